@@ -202,8 +202,7 @@ static bool is_as_expected(const BackendRun *run, const Tensor *x, int k) {
 static Tensor *take_output(const BackendRun *run, Tensor *x) {
     bool own = x->storage && x->storage->references == 1 && x->offset == 0 && tensor_contiguous(x);
     if (own && frame_take(&run->frame, x)) return x;
-    cb_operand operand = cb_operand_tensor(x);
-    Tensor *copy = eager_apply(OP_clone, &operand, 1, &attrs_none);
+    Tensor *copy = eager_clone(x);
     return copy && frame_take(&run->frame, copy) ? copy : NULL;
 }
 

@@ -139,8 +139,7 @@ static int invoke(const Function *function, Tensor *const *x, int input_count, T
 
 /* Closes the function's scope, from which its results move into the caller's. Tensors that it kept,
  * or that live in other scopes, stay where they are. The count, or a negative status. */
-static int leave(Frame *frame, Tensor **output, int count) {
-    bool moved[CB_MAX_ARGS];
+static int leave(Frame *frame, Tensor **output, int count, bool *moved) {
     for (int k = 0; k < count; k++) moved[k] = output[k] && frame_take(frame, output[k]);
     bool balanced = frame_close(frame);
     for (int k = 0; k < count; k++)
@@ -155,10 +154,11 @@ OPENS_FRAME int call_plainly(const Function *function, Tensor *const *input, int
     Frame *frame = frame_open(sizeof *frame, NULL, FRAME_OF_FUNCTION, mark);
     if (!frame) return CB_ERR_MEMORY;
     Frame *left UNWINDS_FRAME = frame;
+    bool moved[CB_MAX_ARGS];
     int count = invoke(function, input, input_count, output);
     left = NULL;
     if (!frame_is_open(frame, mark)) return CB_ERR_ARGUMENT;
-    count = leave(frame, output, count);
+    count = leave(frame, output, count, moved);
     frame_free(frame);
     return count;
 }
@@ -200,8 +200,9 @@ static bool launch(Call *call) {
 /* False where the order of writes matters: the ops run one by one then. */
 static bool may_launch(const Call *call) {
     char detail[160];
-    if (entry_writes_apart(call->entry, call->value, detail, sizeof detail)) return true;
-    function_note(call->function, REASON_written_overlap, site_current(), "%s", detail);
+    Reason why;
+    if (entry_values_apart(call->entry, call->value, &why, detail, sizeof detail)) return true;
+    function_note(call->function, why, site_current(), "%s", detail);
     atomic_fetch_add(&call->function->breaks, 1);
     return false;
 }
@@ -370,7 +371,7 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
     int count = started ? trace_function(call, output) : 0;
     left = NULL;
     if (!frame_is_open(&call->frame, mark)) return CB_ERR_ARGUMENT;
-    count = leave(&call->frame, output, count);
+    count = leave(&call->frame, output, count, call->moved);
     if (started)
         count = finish(call, output, count, before);
     else

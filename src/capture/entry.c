@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/option.h"
 #include "base/timeline.h"
+#include "eager/eager.h"
 #include "tensor/thread.h"
 #include <string.h>
 
@@ -69,6 +70,24 @@ static void choose_mutations(Entry *entry, Recording *recording) {
     entry->mutated_count = length(entry->mutated);
 }
 
+/* Somebody writes to value v's storage, or is given it. */
+static bool shows(const Entry *entry, int v) {
+    bool seen = false;
+    for (int i = 0; i < entry->mutated_count; i++) seen |= entry->mutated[i] == v;
+    for (int k = 0; k < trace_result_count(entry->trace); k++) {
+        int result = trace_result(entry->trace, k);
+        seen |= result >= 0 && entry->trace->value[result].root == v;
+    }
+    return seen;
+}
+
+static void find_shown(Entry *entry) {
+    for (int k = 0; k < entry->captured_count; k++) {
+        int v = entry->captured[k];
+        entry->shown[k] = v != NO_VALUE && entry->trace->value[v].own && shows(entry, v);
+    }
+}
+
 /* ---- making -------------------------------------------------------------------------------- */
 
 Entry *entry_prepare(const Call *call, Recording *recording) {
@@ -96,7 +115,15 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     choose_mutations(entry, recording);
     entry->copied = arena_new_array(trace->arena, bool, entry->graph_output_count + 1);
     entry->held = arena_new_array(trace->arena, Tensor *, entry->captured_count + 1);
+    entry->shown = arena_new_array(trace->arena, bool, entry->captured_count + 1);
+    find_shown(entry);
+    leaves_find_joined(entry, call);
     return entry;
+}
+
+bool entry_hold_own(Entry *entry, int k, Tensor *x) {
+    if (!entry->held[k]) entry->held[k] = cb_keep(eager_clone(x));
+    return entry->held[k];
 }
 
 /* fullgraph bakes captured tensors in, so it holds on to them: but to the gradients of leaves,
@@ -104,8 +131,10 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
 static bool hold_captured(Entry *entry, const Call *call) {
     if (!call->function->options.fullgraph) return true;
     for (int i = 0; i < entry->captured_count; i++) {
-        if (trace_is_gradient(entry->trace, entry->captured[i])) continue;
-        entry->held[i] = cb_keep(tensor_double(call->value[entry->captured[i]]));
+        int v = entry->captured[i];
+        if (trace_is_gradient(entry->trace, v)) continue;
+        bool own = entry->trace->value[v].own && entry_hold_own(entry, i, call->value[v]);
+        if (!own) entry->held[i] = cb_keep(tensor_double(call->value[v]));
         if (!entry->held[i]) return false;
     }
     return true;
@@ -138,8 +167,7 @@ const int64_t *const *entry_strides(Recording *recording, const Entry *entry) {
 static bool choose_assumed(Entry *entry, const Call *call, CompileOptions *options) {
     if (arena_guard(entry->trace->arena)) return false;
     options->sizes = sizes_choose(entry, call->value);
-    frozen_choose(entry, call, options);
-    return true;
+    return frozen_choose(entry, call, options);
 }
 
 CompileOptions entry_compile_options(const FunctionOptions *options) {
@@ -185,8 +213,8 @@ bool entry_same(const Entry *a, const Entry *b) {
     bool same = a->resumes == b->resumes && a->input_count == b->input_count &&
                 ambient_equal(a->ambient, b->ambient) && trace_same(a->trace, b->trace) &&
                 objects_same(a->trace, b->trace);
-    for (int i = 0; same && i < b->input_count; i++)
-        same = a->first[i] == b->first[i]; /* and what their guards say is in the traces */
+    for (int i = 0; same && i < b->input_count; i++) /* what their guards say is in the traces */
+        same = a->first[i] == b->first[i] && (!a->joined || a->joined[i] == b->joined[i]);
     return same;
 }
 

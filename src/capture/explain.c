@@ -37,7 +37,7 @@ static void print_captured(const Entry *entry, int k, Buffer *out) {
     putf(out, "  captured %%%d: %s%s%s", v, meta, value->path ? ", " : "",
          value->path ? value->path : "");
     if (!value->contiguous) put(out, ", strided");
-    putf(out, "%s%s\n", entry->held[k] ? ", held" : "",
+    putf(out, "%s%s\n", entry->held[k] && !value->own ? ", held" : "",
          entry->frozen && entry->frozen[v].serial ? ", a constant" : "");
 }
 

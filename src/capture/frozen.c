@@ -61,12 +61,10 @@ static bool has_bytes(const Frozen *frozen, const Tensor *x) {
     return !memcmp(frozen->bytes, tensor_data(x), bytes_of(x));
 }
 
-/* Made since the call began, and not by an op of its trace: those have no storage before its first
- * event. */
-static bool is_own(const Call *call, const Tensor *x) {
+static bool counts_by_bytes(const Entry *entry, int v, const Tensor *x) {
     size_t bytes = bytes_of(x);
-    return !call->resumed && x->storage->serial > call->tracer.serial && bytes &&
-           device_is_host(x->device) && tensor_contiguous(x) && bytes <= MOST_BYTES;
+    return entry->trace->value[v].own && bytes && device_is_host(x->device) &&
+           tensor_contiguous(x) && bytes <= MOST_BYTES;
 }
 
 /* The same value had other bytes before. */
@@ -77,13 +75,6 @@ static bool has_changed(const Entry *made, int v, const Tensor *x) {
             (!e->frozen || !e->frozen[v].bytes || !has_bytes(&e->frozen[v], x)))
             return true;
     return false;
-}
-
-static void keep_bytes(Frozen *frozen, const Tensor *x, Arena *arena) {
-    size_t bytes = bytes_of(x);
-    void *copy = arena_alloc(arena, bytes + 1);
-    memcpy(copy, tensor_data(x), bytes);
-    frozen->bytes = copy;
 }
 
 static bool freezes(const Function *function) {
@@ -129,39 +120,75 @@ static bool overlaps_written(const Entry *entry, const Call *call, const Tensor 
     return false;
 }
 
-void frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
+typedef struct Choice { /* of what is frozen */
+    Entry *entry;
+    const Call *call;
+    bool by_storage;
+    bool automatic;
+    Storages module;
+} Choice;
+
+/* By its bytes, from what the entry holds on to, since the call's tensor is the user's to write to.
+ * False: no memory. */
+static bool freeze_bytes(const Choice *c, int k, bool *frozen) {
+    int v = c->entry->captured[k];
+    Tensor *x = c->call->value[v];
+    if (has_changed(c->entry, v, x)) return true;
+    if (!entry_hold_own(c->entry, k, x)) return false;
+    Tensor *held = c->entry->held[k];
+    c->entry->frozen[v] = (Frozen){held->storage->serial, version_of(held), 0, tensor_data(held)};
+    *frozen = true;
+    return true;
+}
+
+static bool freezes_storage(const Choice *c, const Tensor *x) {
+    return c->by_storage && (!c->automatic || has_storage(&c->module, x->storage)) &&
+           (!c->entry->resumes || x->storage->parameter);
+}
+
+static bool freeze(const Choice *c, int k, bool *frozen) {
+    Entry *entry = c->entry;
+    int v = entry->captured[k];
+    if (v == NO_VALUE || entry->trace->value[v].tracked || trace_is_gradient(entry->trace, v))
+        return true;
+    Tensor *x = c->call->value[v];
+    if (overlaps_written(entry, c->call, x)) return true;
+    if (counts_by_bytes(entry, v, x)) return freeze_bytes(c, k, frozen);
+    if (!freezes_storage(c, x)) return true;
+    if (entry->held[k]) x = entry->held[k];
+    entry->frozen[v] = (Frozen){x->storage->serial, version_of(x), x->offset, NULL};
+    *frozen = true;
+    return true;
+}
+
+bool frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
     const Function *function = call->function;
     Arena *arena = entry->trace->arena;
     retire_stale(entry, call);
-    if (function->options.freeze == FREEZE_NONE) return;
-    bool by_storage = freezes(function) && stale_entries(function, entry) < MOST_CHANGES;
-    Storages module = {.arena = arena};
-    bool automatic = function->options.freeze == FREEZE_AUTO;
-    if (automatic && by_storage) cb_module_visit(function->target.module, add_storage, &module);
+    if (function->options.freeze == FREEZE_NONE) return true;
+    Choice choice = {.entry = entry,
+                     .call = call,
+                     .by_storage =
+                         freezes(function) && stale_entries(function, entry) < MOST_CHANGES,
+                     .automatic = function->options.freeze == FREEZE_AUTO,
+                     .module.arena = arena};
+    if (choice.automatic && choice.by_storage)
+        cb_module_visit(function->target.module, add_storage, &choice.module);
     int inputs = entry->input_count + entry->captured_count;
     bool *frozen = arena_new_array(arena, bool, inputs + 1), any = false;
     Tensor **value = arena_new_array(arena, Tensor *, inputs + 1);
-    Frozen *guard = arena_new_array(arena, Frozen, length(entry->trace->value) + 1);
+    entry->frozen = arena_new_array(arena, Frozen, length(entry->trace->value) + 1);
     for (int i = 0; i < entry->input_count; i++) value[i] = call->value[i];
     for (int k = 0; k < entry->captured_count; k++) {
-        int v = entry->captured[k];
-        if (v == NO_VALUE) continue;
-        Tensor *x = value[entry->input_count + k] = call->value[v];
-        if (entry->trace->value[v].tracked || trace_is_gradient(entry->trace, v)) continue;
-        if (overlaps_written(entry, call, x)) continue;
-        bool own = is_own(call, x);
-        if (own && has_changed(entry, v, x)) continue;
-        if (!own && !by_storage) continue;
-        if (!own && automatic && !has_storage(&module, x->storage)) continue;
-        if (!own && entry->resumes && !x->storage->parameter) continue;
-        frozen[entry->input_count + k] = any = true;
-        guard[v] = (Frozen){x->storage->serial, version_of(x), x->offset, NULL};
-        if (own) keep_bytes(&guard[v], x, arena);
+        int i = entry->input_count + k, v = entry->captured[k];
+        if (!freeze(&choice, k, &frozen[i])) return false;
+        any |= frozen[i];
+        if (v != NO_VALUE) value[i] = entry->held[k] ? entry->held[k] : call->value[v];
     }
-    if (!any) return;
-    entry->frozen = guard;
-    options->frozen = frozen;
-    options->value = value;
+    if (!any) entry->frozen = NULL;
+    options->frozen = any ? frozen : NULL;
+    options->value = any ? value : NULL;
+    return true;
 }
 
 /* Of dtype and sizes, which the trace has, too. */
@@ -198,7 +225,7 @@ bool frozen_holds(const Entry *entry, int v, const Tensor *x) {
 static int find_changed(const Entry *entry, const Call *call) {
     for (int k = 0; entry->frozen && k < entry->captured_count; k++) {
         int v = entry->captured[k];
-        if (v == NO_VALUE) continue;
+        if (v == NO_VALUE || (!call && entry->frozen[v].bytes)) continue; /* its own, unwritten */
         if (!frozen_holds(entry, v, call ? call->value[v] : entry->held[k])) return k;
     }
     return NO_VALUE;

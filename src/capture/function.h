@@ -126,7 +126,11 @@ struct Entry {
     int *captured; /* value numbers, in order: graph inputs after the call's own. NO_VALUE: the
                      * trace's next argument */
     int captured_count;
-    Tensor **held;  /* fullgraph: the captured tensors themselves; otherwise NULL */
+    int *joined; /* fullgraph: per input: the captured leaf that it was as well, or NO_VALUE */
+    /* By captured tensor: itself under fullgraph, or a copy of the call's own, under fullgraph or
+     * where its bytes are a constant; NULL: the call has it. */
+    Tensor **held;
+    bool *shown; /* the call's own, and somebody sees it: fullgraph gives every call another one */
     Frozen *frozen; /* by value; NULL: none is */
     int *mutated;   /* values of inputs and captured tensors that the graph writes */
     int mutated_count;
@@ -162,8 +166,9 @@ bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *inpu
 /* What of the inputs' identity the entry does not hold for, into out; false: it holds. */
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
 /* False when the entry writes to memory that another of its tensors shows, although they are not
- * one: then the order of ops matters, and out says who they are. */
-bool entry_writes_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes);
+ * one, so that the order of ops matters; or when two of its leaves are one. *why and out say so. */
+bool entry_values_apart(const Entry *entry, Tensor *const *value, Reason *why, char *out,
+                        size_t bytes);
 /* Runs the executable. value[] gives inputs and captured tensors, argument[] the trace's; new ones
  * come into graph_output. False with an error: nothing has happened. */
 bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
@@ -191,7 +196,10 @@ PlanSizes sizes_choose(const Entry *entry, Tensor *const *value);
 
 /* frozen.c: which captured tensors count as constants, into the entry and the options; whether x,
  * and all captured tensors, still are what they were. Escapes through the trace's arena. */
-void frozen_choose(Entry *entry, const Call *call, CompileOptions *options);
+/* Value k of what is captured, which the call itself made, as it is now. False: no memory. */
+bool entry_hold_own(Entry *entry, int k, Tensor *x);
+/* False: no memory. */
+bool frozen_choose(Entry *entry, const Call *call, CompileOptions *options);
 bool frozen_holds(const Entry *entry, int v, const Tensor *x);
 bool frozen_alike(const Entry *a, const Entry *b); /* of alike traces: the same are frozen, as the
                                                     * same */
@@ -374,6 +382,7 @@ struct Call {
     int own_inputs;       /* that the function freed: value has views of our own of them */
     uint64_t own_input[CB_MAX_ARGS / 64]; /* which, by bit, when there are some */
     int input_count;
+    bool moved[CB_MAX_ARGS]; /* results, out of the function's scope into the caller's */
     CallMode mode;
     Entry *entry;       /* replaying */
     const Trace *trace; /* the entry's, or the recording's */
@@ -458,6 +467,7 @@ bool call_loses_leaf(Tracer *tracer);
 /* fullgraph: the function has returned, and left these gradients. False: it keeps something
  * else. */
 bool call_ends_leaves(const Call *call);
+void leaves_find_joined(Entry *entry, const Call *call);
 /* What requires a gradient, and which gradients there are, is what it was before; else out says
  * what is not. */
 bool leaves_hold(const Entry *entry, Tensor *const *input);
@@ -570,7 +580,7 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
 bool record_backward(Call *call, const GoingBack *back, const cb_operand *input);
 int record_value(Call *call, Tensor *x); /* its number; < 0: error or no memory */
 /* Of an output; NO_VALUE: the call has failed, or is eager. */
-int record_output(Call *call, Tensor *x);
+int record_output(Call *call, Tensor *x, bool own);
 /* The outputs and escaped values are written into the trace; false: no memory. */
 bool record_end(Call *call, const int *output, int output_count);
 /* A run that leaves the replayed trace after its first count ops goes on as a recording. */

@@ -182,7 +182,8 @@ static Tensor *real_tensor(const Entry *entry, Tensor *const *input, int v) {
 Tensor *entry_captured(const Entry *entry, int k) {
     Tensor *held = entry->held[k], *x;
     if (!held) return NULL; /* a gradient: leaves_find */
-    return handle_lives(entry->trace->value[entry->captured[k]].handle, &x) ? x : held;
+    const TraceValue *value = &entry->trace->value[entry->captured[k]];
+    return !value->own && handle_lives(value->handle, &x) ? x : held;
 }
 
 static bool requires_as_before(const TraceValue *value, const Tensor *x, bool grad) {
@@ -205,6 +206,43 @@ static int find_other_leaf(const Entry *entry, Tensor *const *input) {
     return NO_VALUE;
 }
 
+/* An op computes from it, or it is one of those that gradients are asked by. */
+static bool is_followed(const Trace *trace, int v) {
+    for (int i = 0; i < length(trace->op); i++) {
+        const TraceOp *op = &trace->op[i];
+        for (int k = 0; k < op->input_count; k++)
+            if (op->input[k].kind == OPERAND_VALUE && op->input[k].value == v) return true;
+        for (int k = 0; op->back && !op->back->leaves && k < op->back->count; k++)
+            if (trace_back_value(op->back, k) == v) return true;
+    }
+    return false;
+}
+
+/* Under fullgraph an input and what the function finds are two values of the trace, and gradients
+ * come to one of them. */
+static int find_joined(const Entry *entry, Tensor *const *value, const Tensor *input) {
+    for (int k = 0; input->history && k < entry->captured_count; k++) {
+        int v = entry->captured[k];
+        const Tensor *x = value ? value[v] : entry_captured(entry, k);
+        if (x && x->history == input->history && is_followed(entry->trace, v)) return v;
+    }
+    return NO_VALUE;
+}
+
+void leaves_find_joined(Entry *entry, const Call *call) {
+    if (!call->function->options.fullgraph) return;
+    entry->joined = arena_new_array(entry->trace->arena, int, entry->input_count + 1);
+    for (int i = 0; i < entry->input_count; i++)
+        entry->joined[i] = find_joined(entry, call->value, call->value[i]);
+}
+
+/* An input that is a leaf which the function finds, and was none, or the other way round. */
+static int find_otherwise_joined(const Entry *entry, Tensor *const *input) {
+    for (int i = 0; i < entry->input_count; i++)
+        if (find_joined(entry, NULL, input[i]) != entry->joined[i]) return i;
+    return NO_VALUE;
+}
+
 /* Whose gradient is there and was not, or the other way round; NO_VALUE: none. */
 static int find_other_gradient(const Entry *entry, Tensor *const *input) {
     for (int i = 0; i < length(entry->trace->leaf); i++) {
@@ -219,20 +257,26 @@ static int find_other_gradient(const Entry *entry, Tensor *const *input) {
 
 bool leaves_hold(const Entry *entry, Tensor *const *input) {
     return find_other_leaf(entry, input) == NO_VALUE &&
+           find_otherwise_joined(entry, input) == NO_VALUE &&
            find_other_gradient(entry, input) == NO_VALUE;
 }
 
 void leaves_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes) {
     int v = find_other_leaf(entry, input);
-    bool leaf = v != NO_VALUE;
-    if (!leaf) v = find_other_gradient(entry, input);
+    const char *what = "requires a gradient now, or does not any more";
+    if (v == NO_VALUE) {
+        v = find_otherwise_joined(entry, input);
+        what = "is a tensor that the function finds outside, too, or is none any more";
+    }
+    if (v == NO_VALUE) {
+        v = find_other_gradient(entry, input);
+        what = "has a gradient now, or has none any more";
+    }
     if (v == NO_VALUE) return;
     const char *path = entry->trace->value[v].path;
     char name[32];
     snprintf(name, sizeof name, v < entry->input_count ? "input %d" : "captured %%%d", v);
-    snprintf(out, bytes, "%s %s, and entry %d was recorded before", path ? path : name,
-             leaf ? "requires a gradient now, or does not any more"
-                  : "has a gradient now, or has none any more",
+    snprintf(out, bytes, "%s %s, and entry %d was recorded before", path ? path : name, what,
              entry->number);
 }
 

@@ -4,7 +4,7 @@
  * that were one tensor, and have one name in the trace, must be one again. Inputs that were two may
  * be one, unless the entry writes to it, or it requires a gradient. Tensors that overlap without
  * being one are like any others until one of them is written to: which of them eager would have
- * written first, no graph of values can say, so such a call runs eagerly (entry_writes_apart).
+ * written first, no graph of values can say, so such a call runs eagerly (entry_values_apart).
  *
  *     f(x, x) recorded as add(%0, %0): holds for f(y, y), not for f(x, y) */
 #include "capture/function.h"
@@ -164,7 +164,20 @@ static int find_clash(const Entry *entry, Tensor *const *value, int m) {
     return NO_VALUE;
 }
 
-bool entry_writes_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes) {
+static bool leaves_apart(const Entry *entry, char *out, size_t bytes) {
+    for (int i = 0; entry->joined && i < entry->input_count; i++) {
+        if (entry->joined[i] == NO_VALUE) continue;
+        snprintf(out, bytes, "input %d, and captured %%%d", i, entry->joined[i]);
+        return false;
+    }
+    return true;
+}
+
+bool entry_values_apart(const Entry *entry, Tensor *const *value, Reason *why, char *out,
+                        size_t bytes) {
+    *why = REASON_joined_leaf;
+    if (!leaves_apart(entry, out, bytes)) return false;
+    *why = REASON_written_overlap;
     if (are_apart(entry, value, entry->captured_count)) return true;
     for (int i = 0; i < entry->mutated_count; i++) {
         int m = entry->mutated[i], v = find_clash(entry, value, m);

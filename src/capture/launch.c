@@ -23,8 +23,7 @@ static bool separate(const Entry *entry, Tensor *const *input, Tensor **output) 
         for (int i = 0; i < inputs; i++) shared |= input[i]->storage == output[k]->storage;
         for (int i = 0; i < k; i++) shared |= output[i]->storage == output[k]->storage;
         if (!shared) continue;
-        cb_operand operand = cb_operand_tensor(output[k]);
-        Tensor *copy = eager_apply(OP_clone, &operand, 1, &attrs_none);
+        Tensor *copy = eager_clone(output[k]);
         if (!copy) return false;
         tensor_destroy(output[k]);
         output[k] = copy;
@@ -220,11 +219,10 @@ static int call_ops(const Entry *entry, Tensor **value, Tensor **output, bool ef
 
 static int call_values(const Entry *entry, Tensor **value, Tensor **graph_output, Tensor **output) {
     char detail[160];
-    for (int k = 0; k < entry->captured_count; k++)
-        value[entry->captured[k]] = entry_captured(entry, k);
+    Reason why;
     leaves_find(entry, value);
-    if (!entry_writes_apart(entry, value, detail, sizeof detail)) {
-        function_note(entry->function, REASON_written_overlap, site_current(), "%s", detail);
+    if (!entry_values_apart(entry, value, &why, detail, sizeof detail)) {
+        function_note(entry->function, why, site_current(), "%s", detail);
         return call_ops(entry, value, output, true);
     }
     cb_status before = cb_error_status();
@@ -240,13 +238,31 @@ static int call_values(const Entry *entry, Tensor **value, Tensor **graph_output
     return count;
 }
 
+/* What is shown is a tensor of this call, in the caller's scope or the results'. */
+static bool find_captured(const Entry *entry, Tensor **value) {
+    bool found = true;
+    for (int k = 0; k < entry->captured_count; k++) {
+        Tensor **x = &value[entry->captured[k]];
+        *x = entry->shown[k] ? cb_keep(eager_clone(entry->held[k])) : entry_captured(entry, k);
+        found &= *x || !entry->shown[k];
+    }
+    return found;
+}
+
+static void drop_shown(const Entry *entry, Tensor **value) {
+    for (int k = 0; k < entry->captured_count; k++)
+        if (entry->shown[k]) tensor_destroy(value[entry->captured[k]]); /* NULL is allowed */
+}
+
 int entry_call(const Entry *entry, Tensor *const *input, Tensor **output) {
     Tensor *local[LOCAL_TENSORS], **value = local;
     int values = length(entry->trace->value), count = values + entry->graph_output_count;
     if (count > LOCAL_TENSORS) value = memory_alloc(sizeof *value * (size_t)count);
     if (!value) return fail_memory(sizeof *value * (size_t)count);
     memcpy(value, input, sizeof *value * (size_t)entry->input_count);
-    int made = call_values(entry, value, value + values, output);
+    bool found = find_captured(entry, value);
+    int made = found ? call_values(entry, value, value + values, output) : cb_error_status();
+    drop_shown(entry, value);
     if (value != local) memory_free(value);
     return made;
 }

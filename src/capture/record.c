@@ -67,6 +67,7 @@ static int real_value(Call *call, Tensor *x) {
     functional_add(recording, VALUE_IS_CAPTURED, x);
     recording->trace->value[v].path = path_of(call, x);
     recording->trace->value[v].handle = tensor_out(x);
+    recording->trace->value[v].own = !call->resumed && frame_holds(&call->frame, x);
     return v;
 }
 
@@ -231,9 +232,10 @@ static bool goes_eager(Call *call, int why) {
     return call_break(call, REASON_out_of_memory, "while recording");
 }
 
-int record_output(Call *call, Tensor *x) {
+int record_output(Call *call, Tensor *x, bool own) {
     int v = record_value(call, x);
     if (v < 0) goes_eager(call, v);
+    if (v >= 0 && own && !call->resumed) call->recording->trace->value[v].own = true;
     return v < 0 ? NO_VALUE : v;
 }
 
@@ -412,6 +414,7 @@ static void repeat_captured(Call *call, Recording *recording, const Trace *trace
     const char *path = trace->value[v].path;
     int again = functional_add(recording, VALUE_IS_CAPTURED, call->value[v]);
     if (path) recording->trace->value[again].path = arena_text(recording->trace->arena, path);
+    recording->trace->value[again].own = trace->value[v].own;
 }
 
 /* Captured tensors that an op of a trace meets for the first time get the numbers that they had. */

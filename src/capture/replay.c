@@ -40,13 +40,26 @@ static bool is_value(const Call *call, int v, const Tensor *x) {
     return frozen_holds(call->entry, v, x) && found_elsewhere(call, x);
 }
 
+/* As another value of the trace: each of the two would be given its own part of the gradient. */
+static bool is_leaf_already(const Call *call, const Tensor *x) {
+    const Entry *entry = call->entry;
+    bool is = false;
+    for (int i = 0; i < call->input_count; i++) is |= call->value[i]->history == x->history;
+    for (int k = 0; k < entry->captured_count; k++) {
+        int v = entry->captured[k];
+        is |= v != NO_VALUE && call->value[v] && call->value[v]->history == x->history;
+    }
+    return is;
+}
+
 /* x is a real tensor where the trace has value v: the same input, or a captured tensor that
  * fits. */
 static bool match_real(Call *call, int v, Tensor *x) {
     if (!x->storage || !is_value(call, v, x)) return false;
     if (call->value[v]) return true;
     const TraceValue *value = &call->trace->value[v];
-    return value->kind == VALUE_IS_CAPTURED && same_value(call, value, x) && call_bind(call, v, x);
+    return value->kind == VALUE_IS_CAPTURED && same_value(call, value, x) &&
+           !(value->tracked && is_leaf_already(call, x)) && call_bind(call, v, x);
 }
 
 /* Any number of its kind that changes nothing but itself. */
@@ -416,7 +429,7 @@ static bool output_value(Call *call, int position, Tensor *x, int *value) {
     *value = call_traced(call, x);
     if (*value != NO_VALUE) return true;
     if (call->mode == CALL_RECORDS) {
-        *value = record_output(call, x);
+        *value = record_output(call, x, call->moved[position]);
         return *value != NO_VALUE;
     }
     *value = call->trace->output[position];

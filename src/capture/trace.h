@@ -87,6 +87,7 @@ typedef struct TraceValue {
     int64_t stride[CB_MAX_RANK];
     const char *path; /* of a captured tensor of the module that was compiled, NULL: of none */
     const cb_tensor *handle; /* of a captured tensor, that the function found */
+    bool own; /* captured, and made by the call itself, of no op: the next call makes another one */
     /* fullgraph: whether an input or captured tensor requires a gradient, or did so where none was
      * wanted, and the function asked. */
     bool asked, required;

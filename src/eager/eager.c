@@ -314,6 +314,11 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
     return result;
 }
 
+Tensor *eager_clone(Tensor *x) {
+    cb_operand operand = cb_operand_tensor(x);
+    return eager_apply(OP_clone, &operand, 1, &attrs_none);
+}
+
 /* Whether the op's result can be computed where target lies: only where sizes and dtype are its
  * own, and no input is handed on as the result. */
 static bool fits(const PlanOutput *output, const Tensor *target) {

@@ -72,14 +72,17 @@ static bool is_open(const ThreadState *t, const Scope *scope) {
     return false;
 }
 
-bool frame_take(const Frame *frame, Tensor *x) {
+bool frame_holds(const Frame *frame, const Tensor *x) {
     if (!x->scope) return false;
-    for (const Scope *s = thread_state.scope; s != frame->scope; s = s->parent) {
-        if (s != x->scope) continue;
-        cb_keep(x);
-        return true;
-    }
+    for (const Scope *s = thread_state.scope; s != frame->scope; s = s->parent)
+        if (s == x->scope) return true;
     return false;
+}
+
+bool frame_take(const Frame *frame, Tensor *x) {
+    bool taken = frame_holds(frame, x);
+    if (taken) cb_keep(x);
+    return taken;
 }
 
 static bool restore(ThreadState *t, const Frame *frame) {

@@ -70,6 +70,8 @@ void frames_check_from(const char *here);
 Frame *frame_open(size_t bytes, FrameAbandon *abandon, FrameKind kind, volatile uint64_t *mark);
 /* False: it was abandoned while the user's code ran, and must not be touched; there is an error. */
 bool frame_is_open(const Frame *frame, const volatile uint64_t *mark);
+/* x is in a scope of the frame's, or in one that the user's code has opened since. */
+bool frame_holds(const Frame *frame, const Tensor *x);
 /* x leaves the scopes that the user's code opened: true when it was in one, and is kept now. */
 bool frame_take(const Frame *frame, Tensor *x);
 /* The thread's state is what it was before; the frame's memory stays the opener's. False: autocast
