@@ -338,6 +338,10 @@ extern "C" {
 static inline cb_operand cb_operand_unsigned(unsigned long long i) {
     return i > INT64_MAX ? cb_operand_float((double)i) : cb_operand_int((int64_t)i);
 }
+/* A size_t becomes an int64_t by a conversion that is written: without it -Wsign-conversion warns,
+ * in the caller's line. */
+static inline int64_t cb_integer_unsigned(unsigned long long i) { return (int64_t)i; }
+static inline cb_dim_list cb_dims_unsigned(unsigned long long d) { return cb_dims_one((int64_t)d); }
 /* x is written once: in a _Generic alone it stands twice, and nested calls double it at every
  * level. */
 #define cb_operand_of(x) CB_OPERAND_OF(x, CB_PASTE(cb_given_, __COUNTER__))
@@ -376,31 +380,32 @@ static inline cb_operand cb_operand_unsigned(unsigned long long i) {
         int: cb_dims_one,                                                                          \
         unsigned: cb_dims_one,                                                                     \
         long: cb_dims_one,                                                                         \
-        unsigned long: cb_dims_one,                                                                \
+        unsigned long: cb_dims_unsigned,                                                           \
         long long: cb_dims_one,                                                                    \
-        unsigned long long: cb_dims_one)(d)
-/* One function of every integer type, and of bool. */
-#define CB_INTEGERS(f)                                                                             \
+        unsigned long long: cb_dims_unsigned)(d)
+/* One function of every integer type, and of bool; one of those that int64_t does not hold. */
+#define CB_INTEGERS(f, of_unsigned)                                                                \
     bool: f, char: f, unsigned char: f, short: f, unsigned short: f, int: f, unsigned: f, long: f, \
-    unsigned long: f, long long: f, unsigned long long: f
-#define cb_integer_of(i) _Generic((i), CB_INTEGERS(cb_integer_same))(i)
-#define cb_flag_of(b) _Generic((b), CB_INTEGERS(cb_flag_same))(b)
+    unsigned long: of_unsigned, long long: f, unsigned long long: of_unsigned
+#define cb_integer_of(i)                                                                           \
+    _Generic((i), CB_INTEGERS(cb_integer_same, cb_integer_unsigned))(i)
+#define cb_flag_of(b) _Generic((b), CB_INTEGERS(cb_flag_same, cb_flag_same))(b)
 #define cb_floats_of(d)                                                                            \
     _Generic((d), cb_float_list: cb_floats_same, default: cb_floats_one)(d)
-/* The number of arguments is counted, so a list of nine sizes is an error of the compiler. */
-#define CB_COUNT(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-/* Each is an integer, and neither a bool nor a dtype: 0 is added to it, or nothing compiles. */
+/* Each is an integer, and neither a bool nor a dtype: 0 is added to it, or nothing compiles. The
+ * conversion is written for size_t, as in cb_dims_unsigned. A list of nine sizes is an error. */
 #define CB_SIZE(d)                                                                                 \
-    ((d) + _Generic((d),                                                                           \
-         short: 0,                                                                                 \
-         unsigned char: 0,                                                                         \
-         unsigned short: 0,                                                                        \
-         int: 0,                                                                                   \
-         unsigned: 0,                                                                              \
-         long: 0,                                                                                  \
-         unsigned long: 0,                                                                         \
-         long long: 0,                                                                             \
-         unsigned long long: 0))
+    ((int64_t)(d) +                                                                                \
+     _Generic((d),                                                                                 \
+          short: 0,                                                                                \
+          unsigned char: 0,                                                                        \
+          unsigned short: 0,                                                                       \
+          int: 0,                                                                                  \
+          unsigned: 0,                                                                             \
+          long: 0,                                                                                 \
+          unsigned long: 0,                                                                        \
+          long long: 0,                                                                            \
+          unsigned long long: 0))
 #define CB_SIZES_1(d) CB_SIZE(d)
 #define CB_SIZES_2(d, ...) CB_SIZE(d), CB_SIZES_1(__VA_ARGS__)
 #define CB_SIZES_3(d, ...) CB_SIZE(d), CB_SIZES_2(__VA_ARGS__)
@@ -414,6 +419,7 @@ static inline cb_operand cb_operand_unsigned(unsigned long long i) {
     CB_PICK_9(__VA_ARGS__, CB_SIZES_9, CB_SIZES_8, CB_SIZES_7, CB_SIZES_6, CB_SIZES_5, CB_SIZES_4, \
               CB_SIZES_3, CB_SIZES_2, CB_SIZES_1, )                                                \
     (__VA_ARGS__)
+#define CB_COUNT(...) CB_PICK_9(__VA_ARGS__, 9, 8, 7, 6, 5, 4, 3, 2, 1, )
 #define CB_DIMS_0(...) ((cb_dim_list){CB_COUNT(__VA_ARGS__), {CB_SIZES(__VA_ARGS__)}})
 #define CB_DIMS_1(...) CB_NO_DIMS
 #define cb_dims(...) CB_PASTE(CB_DIMS_, CB_IS_EMPTY(__VA_ARGS__))(__VA_ARGS__)

@@ -44,6 +44,9 @@ void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x
     cb_zeros(cb_dims(2.7, 2.5f));            /* refused */
     cb_sum(x, cb_dims(0.9));                 /* refused */
     cb_sum(x, cb_dims(0, data[0]));          /* refused */
+    cb_zeros(cb_dims(2, data));              /* refused */
+    cb_zeros(cb_dims(x));                    /* refused */
+    cb_zeros(cb_dims("valid", 2));           /* refused */
     cb_sum(x, keepdim);                      /* refused */
     cb_sum(x, cb_dims(0, keepdim));          /* refused */
     cb_zeros(cb_dims(2, 3, CB_F32));         /* refused */

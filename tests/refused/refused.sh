@@ -4,7 +4,7 @@
 #   refused.sh GENERATED_HEADERS
 cd "$(dirname "$0")" || exit 1
 includes="-I../../include -I$1"
-warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wfloat-equal -Werror"
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wfloat-equal -Werror"
 cpp="-x c++ -Wold-style-cast"
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT

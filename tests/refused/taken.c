@@ -11,6 +11,9 @@ void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, 
            bool half) {
     const short small = 3;
     const short least = -1;
+    const unsigned char byte = 3;
+    const unsigned short two_bytes = 3;
+    const unsigned long long widest = 3;
     const cb_dtype dtype = half ? CB_F16 : CB_F32;
     cb_zeros(2);
     cb_zeros(2, CB_I32);
@@ -40,6 +43,14 @@ void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, 
     cb_sum(x, 0);
     cb_sum(x, cb_dims());
     cb_sum(x, cb_dims(0, rows, small, count, wide, columns, -1, 2), half);
+    cb_sum(x, cb_dims(count), half);
+    cb_view(x, cb_dims(count, -1));
+    cb_view(x, cb_dims(widest, byte, two_bytes));
+    cb_zeros(widest, CB_I8);
+    cb_sum(x, byte);
+    cb_slice(x, 0, count, widest);
+    cb_slice(x, 0, byte, two_bytes);
+    cb_full(cb_dims(count, 2), widest);
     cb_zeros(cb_dims(cb_size(x, 0), cb_size(cb_reshape(x, cb_dims(rows, -1)), 1)));
     cb_relu_(cb_add_(cb_sub_(x, 1), cb_mul_(cb_div_(x, x), 2.5f)));
     cb_add(x, columns);
