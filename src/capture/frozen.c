@@ -82,17 +82,13 @@ static bool freezes(const Function *function) {
     return function->callee == CALLEE_MODULE && !cb_module_training(function->target.module);
 }
 
-static uint64_t version_of(const Tensor *x) {
-    return atomic_load_explicit(&x->storage->version, memory_order_relaxed);
-}
-
 /* Whether one of its frozen tensors, named by their storages, has been written to: versions only
  * rise, so no call will find them again as they were. */
 static bool is_stale(const Entry *entry, const Map *now) {
     for (int v = 0; entry->frozen && v < length(entry->trace->value); v++) {
         const Frozen *frozen = &entry->frozen[v];
         const Tensor *x = frozen->serial ? map_get(now, frozen->serial) : NULL;
-        if (x && version_of(x) != frozen->version) return true;
+        if (x && storage_version(x->storage) != frozen->version) return true;
     }
     return false;
 }
@@ -136,7 +132,8 @@ static bool freeze_bytes(const Choice *c, int k, bool *frozen) {
     if (has_changed(c->entry, v, x)) return true;
     if (!entry_hold_own(c->entry, k, x)) return false;
     Tensor *held = c->entry->held[k];
-    c->entry->frozen[v] = (Frozen){held->storage->serial, version_of(held), 0, tensor_data(held)};
+    c->entry->frozen[v] =
+        (Frozen){held->storage->serial, storage_version(held->storage), 0, tensor_data(held)};
     *frozen = true;
     return true;
 }
@@ -156,7 +153,7 @@ static bool freeze(const Choice *c, int k, bool *frozen) {
     if (counts_by_bytes(entry, v, x)) return freeze_bytes(c, k, frozen);
     if (!freezes_storage(c, x)) return true;
     if (entry->held[k]) x = entry->held[k];
-    entry->frozen[v] = (Frozen){x->storage->serial, version_of(x), x->offset, NULL};
+    entry->frozen[v] = (Frozen){x->storage->serial, storage_version(x->storage), x->offset, NULL};
     *frozen = true;
     return true;
 }
@@ -218,7 +215,7 @@ bool frozen_holds(const Entry *entry, int v, const Tensor *x) {
     const Frozen *frozen = &entry->frozen[v];
     if (frozen->bytes) return holds_bytes(entry, v, x);
     return frozen->serial == x->storage->serial && frozen->offset == x->offset &&
-           frozen->version == version_of(x);
+           frozen->version == storage_version(x->storage);
 }
 
 /* The position among what is captured; NO_VALUE: all hold. */
@@ -243,6 +240,6 @@ void frozen_describe(const Entry *entry, char *out, size_t bytes) {
     char name[32];
     snprintf(name, sizeof name, "captured %%%d", v);
     snprintf(out, bytes, "%s is of version %llu, entry %d was compiled for version %llu",
-             path ? path : name, (unsigned long long)version_of(entry->held[k]), entry->number,
-             (unsigned long long)entry->frozen[v].version);
+             path ? path : name, (unsigned long long)storage_version(entry->held[k]->storage),
+             entry->number, (unsigned long long)entry->frozen[v].version);
 }

@@ -20,7 +20,7 @@
 
 static uint64_t version_of(const LeftSegment *left, int v) {
     const Storage *storage = left->value[v] ? left->value[v]->storage : NULL;
-    return storage ? atomic_load_explicit(&storage->version, memory_order_relaxed) : 0;
+    return storage ? storage_version(storage) : 0;
 }
 
 static bool note_versions(LeftSegment *left) {

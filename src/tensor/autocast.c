@@ -12,10 +12,6 @@ struct CachedCast {
     uint64_t version; /* of the storage, when it was converted */
 };
 
-static uint64_t storage_version(const Storage *storage) {
-    return atomic_load_explicit(&storage->version, memory_order_relaxed);
-}
-
 /* ---- scopes -------------------------------------------------------------------------------- */
 
 static bool can_compute_in(cb_dtype dtype) {

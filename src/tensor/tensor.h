@@ -29,6 +29,9 @@ Storage *storage_new_on(int device, size_t bytes);
 Storage *storage_retain(Storage *storage);
 void storage_release(Storage *storage);
 void storage_written(Storage *storage); /* after every in-place write: raises the version */
+static inline uint64_t storage_version(const Storage *storage) {
+    return atomic_load_explicit(&storage->version, memory_order_relaxed);
+}
 void storage_trim(void); /* gives the cached blocks back to the heap */
 
 /* What a tensor was computed from, when somebody wants its gradient (eager/tape.h). */
