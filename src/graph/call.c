@@ -69,6 +69,12 @@ Node *call_permute(Graph *graph, Node *x, cb_dim_list dims) {
     return graph_op(graph, OP_permute, &x, 1, &attrs, NULL);
 }
 
+Node *call_flip(Graph *graph, Node *x, int dim) {
+    Attrs attrs = {{0}};
+    attr_set_dims(&attrs, ATTR_flip_dims, dims_one(dim));
+    return graph_op(graph, OP_flip, &x, 1, &attrs, NULL);
+}
+
 Node *call_arange(Graph *graph, int64_t count, cb_dtype dtype) {
     Attrs attrs = attrs_default(OP_arange);
     attrs.word[ATTR_arange_end] = count;

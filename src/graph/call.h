@@ -16,6 +16,7 @@ Node *call_reduce(Graph *graph, Op op, Node *x, cb_dim_list dims, bool keepdim);
 Node *call_slice(Graph *graph, Node *x, int dim, int64_t start, int64_t end);
 Node *call_concat(Graph *graph, Node *x, Node *y, int dim);
 Node *call_permute(Graph *graph, Node *x, cb_dim_list dims);
+Node *call_flip(Graph *graph, Node *x, int dim);
 Node *call_arange(Graph *graph, int64_t count, cb_dtype dtype);
 Node *call_full(Graph *graph, int rank, const int64_t *size, cb_operand value, cb_dtype dtype);
 /* A constant that takes part in promotion: not weak. */

@@ -101,12 +101,6 @@ static Node *channel_shuffle(Graph *graph, Node *x, int64_t groups) {
 
 /* ---- padding ------------------------------------------------------------------------------ */
 
-static Node *flipped(Graph *graph, Node *x, int dim) {
-    Attrs attrs = {{0}};
-    attr_set_dims(&attrs, ATTR_flip_dims, dims_one(dim));
-    return graph_op(graph, OP_flip, &x, 1, &attrs, NULL);
-}
-
 static Node *repeated(Graph *graph, Node *x, int dim, int64_t count) {
     int64_t size[CB_MAX_RANK];
     for (int i = 0; i < x->rank; i++) size[i] = i == dim ? count : x->size[i];
@@ -131,7 +125,7 @@ static Node *border(Graph *graph, Op op, Node *x, int dim, int64_t count, bool a
         return call_slice(graph, x, dim, after ? 0 : n - count, after ? count : n);
     Node *mirrored =
         call_slice(graph, x, dim, after ? n - 1 - count : 1, after ? n - 1 : 1 + count);
-    return flipped(graph, mirrored, dim);
+    return call_flip(graph, mirrored, dim);
 }
 
 static bool check_border(Op op, const Node *x, int dim, int64_t left, int64_t right) {

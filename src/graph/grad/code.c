@@ -103,12 +103,6 @@ static Node *call_cumprod(Graph *graph, Node *x, int dim) {
     return graph_op(graph, OP_cumprod, &x, 1, &attrs, NULL);
 }
 
-static Node *call_flip(Graph *graph, Node *x, int dim) {
-    Attrs attrs = {{0}};
-    attr_set_dims(&attrs, ATTR_flip_dims, dims_one(dim));
-    return graph_op(graph, OP_flip, &x, 1, &attrs, NULL);
-}
-
 /* [rows, width]: of each element the product of those before it. */
 static Node *products_before(Graph *graph, Node *x) {
     Node *moved = call_pad(graph, x, 1, (int64_t[]){1}, (int64_t[]){-1}, cb_operand_int(1));
