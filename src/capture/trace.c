@@ -78,16 +78,10 @@ bool trace_word_is_argument(const TraceOp *op, int word) {
     return operand && operand_is_argument(operand);
 }
 
-static bool is_half(const Trace *trace, const TraceOperand *operand) {
-    if (operand->kind != OPERAND_VALUE) return false;
-    cb_dtype dtype = trace->value[operand->value].meta.dtype;
-    return compute_dtype(dtype) != dtype;
-}
-
 /* What conversion on the way to the target's dtype does is the same at run time. */
 static bool may_be_assigned(const Trace *trace, const TraceOp *op, const cb_operand *number) {
     cb_dtype target = trace->value[op->input[0].value].meta.dtype;
-    if (is_half(trace, &op->input[0])) return false;
+    if (dtype_is_half(target)) return false;
     return dtype_is_float(target) || !dtype_is_float(number_dtype(number));
 }
 

@@ -39,9 +39,8 @@ typedef struct EagerCall {
 /* ---- numbers ---- */
 
 static bool is_half(const cb_operand *operand) {
-    if (operand->kind != CB_OPERAND_TENSOR || !operand->tensor) return false;
-    cb_dtype dtype = operand->tensor->dtype;
-    return compute_dtype(dtype) != dtype;
+    return operand->kind == CB_OPERAND_TENSOR && operand->tensor &&
+           dtype_is_half(operand->tensor->dtype);
 }
 
 static bool in_key(const EagerCall *call, const cb_operand *number) {
