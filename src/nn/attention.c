@@ -364,15 +364,30 @@ static void add_biases(Module **module, int64_t embed, bool bias, bool add_bias_
     }
 }
 
+static bool sizes_valid(int64_t embed_dim, int64_t num_heads, int64_t kdim, int64_t vdim) {
+    if (embed_dim < 1)
+        fail(CB_ERR_ARGUMENT, "MultiheadAttention: embed_dim %lld is below 1",
+             (long long)embed_dim);
+    else if (num_heads < 1)
+        fail(CB_ERR_ARGUMENT, "MultiheadAttention: num_heads %lld is below 1",
+             (long long)num_heads);
+    else if (embed_dim % num_heads)
+        fail(CB_ERR_ARGUMENT, "MultiheadAttention: %lld heads do not divide embed_dim %lld",
+             (long long)num_heads, (long long)embed_dim);
+    else if (kdim < 0 || vdim < 0)
+        fail(CB_ERR_ARGUMENT, "MultiheadAttention: %s %lld is negative", kdim < 0 ? "kdim" : "vdim",
+             (long long)(kdim < 0 ? kdim : vdim));
+    else
+        return true;
+    return false;
+}
+
 cb_module *(cb_nn_multihead_attention)(int64_t embed_dim, int64_t num_heads, double dropout,
                                        bool bias, bool add_bias_kv, bool add_zero_attn,
                                        int64_t kdim, int64_t vdim, bool batch_first) {
-    if (embed_dim < 1 || num_heads < 1 || embed_dim % num_heads || kdim < 0 || vdim < 0 ||
-        !(dropout >= 0 && dropout <= 1)) {
-        fail(CB_ERR_ARGUMENT,
-             "MultiheadAttention: %lld heads do not divide embed_dim %lld, or "
-             "dropout %g is no probability, or kdim %lld or vdim %lld is negative",
-             (long long)num_heads, (long long)embed_dim, dropout, (long long)kdim, (long long)vdim);
+    if (!sizes_valid(embed_dim, num_heads, kdim, vdim)) return NULL;
+    if (!(dropout >= 0 && dropout <= 1)) {
+        fail(CB_ERR_ARGUMENT, "MultiheadAttention: dropout %g is no probability", dropout);
         return NULL;
     }
     kdim = kdim ? kdim : embed_dim;

@@ -34,11 +34,15 @@ static void layers_refuse_sizes(void **state) {
     REFUSED(cb_nn_group_norm(1, 0), "1 groups do not divide 0");
     REFUSED(cb_nn_dropout(-0.5), "between 0 and 1, not -0.5");
     REFUSED(cb_nn_dropout1d((double)NAN), "Dropout1d: the probability");
-    REFUSED(cb_nn_multihead_attention(0, 1), "do not divide embed_dim 0");
-    REFUSED(cb_nn_multihead_attention(4, 0), "0 heads");
-    REFUSED(cb_nn_multihead_attention(4, 2, -0.1), "dropout -0.1 is no probability");
+    REFUSED(cb_nn_multihead_attention(0, 1), "MultiheadAttention: embed_dim 0 is below 1");
+    REFUSED(cb_nn_multihead_attention(4, 0), "MultiheadAttention: num_heads 0 is below 1");
+    assert_null(cb_nn_multihead_attention(8, 3)); /* and nothing of what is right */
+    assert_string_equal(strstr(cb_error(), "Multi"),
+                        "MultiheadAttention: 3 heads do not divide embed_dim 8");
+    REFUSED(cb_nn_multihead_attention(4, 2, -0.1), "Attention: dropout -0.1 is no probability");
+    REFUSED(cb_nn_multihead_attention(4, 2, 0, true, false, false, -1), "kdim -1 is negative");
     REFUSED(cb_nn_multihead_attention(4, 2, 1.1), "dropout 1.1 is no probability");
-    REFUSED(cb_nn_multihead_attention(4, 2, 0, true, false, false, 0, -2), "vdim -2");
+    REFUSED(cb_nn_multihead_attention(4, 2, 0, true, false, false, 0, -2), "vdim -2 is negative");
 }
 
 static void convolutions_refuse_windows(void **state) {

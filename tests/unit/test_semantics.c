@@ -477,6 +477,8 @@ static void results_in_place_fit_the_dtype(void **state) {
 
 BODY(classes, cb_one_hot(in[0], 3))
 BODY(few_classes, cb_one_hot(in[0], 2))
+BODY(no_class, cb_one_hot(in[0], -1))
+BODY(one_more_dim, cb_one_hot(cb_expand(in[0], cb_dims(1, 1, 1, 1, 1, 1, 1, 3)), 3))
 BODY(negative_class, cb_one_hot(cb_sub(in[0], 1), 3))
 
 static void a_class_out_of_range_is_refused(void **state) {
@@ -484,7 +486,9 @@ static void a_class_out_of_range_is_refused(void **state) {
     expect(classes, sample[CB_I64], NULL, CB_I64, cb_dims(3, 3), VALUES(0, 1, 0, 0, 0, 1, 1, 0, 0));
     expect_refused(few_classes, sample[CB_I64], NULL, "index");
     expect_refused(negative_class, sample[CB_I64], NULL, "index");
-    expect_refused(classes, sample[CB_I32], NULL, "one_hot: needs i64");
+    expect_refused(classes, sample[CB_I32], NULL, "one_hot: needs i64, not i32");
+    expect_refused(no_class, sample[CB_I64], NULL, "one_hot: -1 classes: at least 1, ");
+    expect_refused(one_more_dim, sample[CB_I64], NULL, "one_hot: needs fewer than 8 dimensions");
 }
 
 static cb_tensor *heads(cb_tensor *x) {

@@ -133,15 +133,23 @@ static Node *embedding(Graph *graph, Node *index, Node *weight) {
     return node_reshape(graph, rows, index->rank + 1, size);
 }
 
+static bool one_hot_valid(const Node *x, int64_t classes) {
+    if (x->dtype != CB_I64)
+        fail(CB_ERR_ARGUMENT, "one_hot: needs i64, not %s", cb_dtype_name(x->dtype));
+    else if (x->rank == CB_MAX_RANK)
+        fail(CB_ERR_ARGUMENT, "one_hot: needs fewer than %d dimensions", CB_MAX_RANK);
+    else if (classes <= 0) /* PyTorch's -1: sizes are no values here */
+        fail(CB_ERR_ARGUMENT,
+             "one_hot: %lld classes: at least 1, their number is not taken from the elements",
+             (long long)classes);
+    else
+        return true;
+    return false;
+}
+
 /* Rows of the unit matrix: a class outside of it is an index out of range. */
 static Node *one_hot(Graph *graph, Node *x, int64_t classes) {
-    if (classes <= 0 || x->dtype != CB_I64 || x->rank == CB_MAX_RANK) {
-        fail(CB_ERR_ARGUMENT,
-             "one_hot: needs i64 of fewer than %d dimensions and a positive "
-             "number of classes",
-             CB_MAX_RANK);
-        return NULL;
-    }
+    if (!one_hot_valid(x, classes)) return NULL;
     Attrs attrs = attrs_default(OP_eye);
     attrs.word[ATTR_eye_n] = classes;
     attrs.word[ATTR_eye_dtype] = CB_I64;
