@@ -6,7 +6,10 @@
  * nonzero ones.
  *
  *     tensor([[1.0000, 2.5000],
- *             [0.0000,    nan]], dtype=torch.float64) */
+ *             [0.0000,    nan]], dtype=torch.float64)
+ *
+ * But for one thing: a result that requires a gradient says so as a leaf does, requires_grad=True,
+ * where PyTorch names its grad_fn. */
 #include "tensor/read.h"
 
 #include "base/buffer.h"
@@ -198,9 +201,9 @@ static void put_suffix(Buffer *out, const char *suffix, size_t *line) {
     }
 }
 
-/* device: where the tensor lies that x is, or is a copy of. PyTorch names it where it is not the
- * default. */
-static void put_tensor(const Tensor *x, int device, Buffer *out) {
+/* x, or a copy of it on the host. PyTorch names the device where it is not the default, and what
+ * made a result that requires a gradient: grad_fn, of which nothing is known here. */
+static void put_tensor(const Tensor *x, const Tensor *of, Buffer *out) {
     bool empty = cb_numel(x) == 0;
     put(out, "tensor(");
     if (empty) {
@@ -211,9 +214,9 @@ static void put_tensor(const Tensor *x, int device, Buffer *out) {
     }
     const char *newline = strrchr(buffer_text(out), '\n');
     size_t line = newline ? strlen(newline) + 1 : out->length + 2;
-    if (device != device_default()) {
+    if (of->device != device_default()) {
         char text[40];
-        snprintf(text, sizeof text, "device='%s'", devices[device]->name);
+        snprintf(text, sizeof text, "device='%s'", devices[of->device]->name);
         put_suffix(out, text, &line);
     }
     if (empty && x->rank != 1) {
@@ -229,23 +232,24 @@ static void put_tensor(const Tensor *x, int device, Buffer *out) {
         snprintf(dtype, sizeof dtype, "dtype=%s", dtype_info(x->dtype)->torch);
         put_suffix(out, dtype, &line);
     }
+    if (of->history) put_suffix(out, "requires_grad=True", &line);
     put(out, ")");
 }
 
 /* The text, or NULL: out of memory. */
-static const char *format_local(const Tensor *x, int device, Arena *arena) {
+static const char *format_local(const Tensor *x, const Tensor *of, Arena *arena) {
     if (!arena || arena_guard(arena)) {
         fail_memory(0);
         return NULL;
     }
     Buffer out = buffer_new(arena);
-    put_tensor(x, device, &out);
+    put_tensor(x, of, &out);
     return buffer_text(&out);
 }
 
 static const char *format_tensor(const Tensor *x, Arena *arena) {
     const Tensor *local = tensor_local(x);
-    const char *text = local ? format_local(local, x->device, arena) : NULL;
+    const char *text = local ? format_local(local, x, arena) : NULL;
     if (local) tensor_local_end(local, x);
     return text;
 }

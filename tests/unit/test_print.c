@@ -446,6 +446,41 @@ static void test_views(void **state) {
            "tensor([[4, 5, 6],\n        [4, 5, 6]], dtype=torch.int32)");
 }
 
+/* Whatever requires a gradient says so, behind all else, and on a line of its own where PyTorch
+ * breaks it. */
+static void test_gradients(void **state) {
+    (void)state;
+    cb_tensor *w = cb_requires_grad_(cb_ones(2), true);
+    expect("leaf", w, "tensor([1., 1.], requires_grad=True)");
+    expect("result", cb_mul(w, 2.0), "tensor([2., 2.], requires_grad=True)");
+    expect("detached", cb_detach(w), "tensor([1., 1.])");
+    expect("f64", cb_requires_grad_(cb_ones(cb_dims(0, 2), CB_F64), true),
+           "tensor([], size=(0, 2), dtype=torch.float64, requires_grad=True)");
+    expect("long", cb_requires_grad_(cb_ones(cb_dims(16)), true),
+           "tensor([1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1.],\n"
+           "       requires_grad=True)");
+    cb_requires_grad_(w, false);
+    expect("ended", w, "tensor([1., 1.])");
+}
+
+static cb_tensor *prints(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    char text[80];
+    cb_format(y, text, sizeof text);
+    assert_string_equal(text, "tensor([2., 2.], requires_grad=True)");
+    cb_backward(cb_sum(y), NULL);
+    return cb_detach(y);
+}
+
+static void test_gradients_of_a_call(void **state) {
+    (void)state;
+    cb_tensor *w = cb_requires_grad_(cb_ones(2), true);
+    cb_function *fast = cb_compile(prints, "backend=vm");
+    for (int call = 0; call < 3; call++) assert_non_null(cb_call(fast, w));
+    cb_function_free(fast);
+    expect("gradient", cb_tensor_grad(w), "tensor([6., 6.])");
+}
+
 /* As snprintf: the whole length comes back, what fits is written and ended by a NUL. */
 static void test_buffer_sizes(void **state) {
     (void)state;
@@ -516,9 +551,12 @@ static void test_no_memory(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_scope, close_scope_without_tensors)
     const struct CMUnitTest tests[] = {
-        TEST(test_floats), TEST(test_ints),         TEST(test_ranges),
-        TEST(test_views),  TEST(test_buffer_sizes), TEST(test_null),
-        TEST(test_stdout), TEST(test_locale),       TEST(test_no_memory),
+        TEST(test_floats),       TEST(test_ints),
+        TEST(test_ranges),       TEST(test_views),
+        TEST(test_buffer_sizes), TEST(test_null),
+        TEST(test_gradients),    TEST(test_gradients_of_a_call),
+        TEST(test_stdout),       TEST(test_locale),
+        TEST(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
