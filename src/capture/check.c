@@ -2,11 +2,12 @@
  * compared.
  *
  * The oracle gets the same inputs (copies of those that are written to) and the same random
- * numbers. An output that is further from it than its dtype allows is reported on stderr and in
- * explain; the call goes on. Integers are equal. Tolerances of floats: f64 1e-9, f32 1e-4, f16
- * 2e-3, bf16 1.6e-2, whichever is the coarsest dtype that the graph has a value in (the oracle
- * rounds to none), relative to the largest magnitude of the output, but not to less than 1: what
- * cancels out of numbers around 1 leaves as much. So small outputs are judged less. */
+ * numbers. An output that is further from it than its dtype allows is reported on stderr, once, and
+ * in explain, with the op that made it; the call goes on. Integers are equal. Tolerances of floats:
+ * f64 1e-9, f32 1e-4, f16 2e-3, bf16 1.6e-2, whichever is the coarsest dtype that the graph has a
+ * value in (the oracle rounds to none), relative to the largest magnitude of the output, but not to
+ * less than 1: what cancels out of numbers around 1 leaves as much. So small outputs are judged
+ * less. */
 #include "capture/functional.h"
 
 #include "base/memory.h"
@@ -71,17 +72,75 @@ static void print_element(Scalar value, cb_dtype dtype, char *out, size_t bytes)
         snprintf(out, bytes, "%lld", (long long)value.i);
 }
 
-static void report(const Entry *entry, const char *what, int number, int64_t element,
-                   const char *got, const char *expected) {
-    char text[160];
-    snprintf(text, sizeof text, "entry %d, %s %d, element %lld: %s, the float64 VM says %s",
-             entry->number, what, number, (long long)element, got, expected);
-    fprintf(stderr, "carbide: check: %s\n", text);
-    function_note(entry->function, REASON_check_differs, (Site){0}, "%s", text);
+typedef struct Compared { /* of an entry: an output of the graph, or an input that it writes to */
+    int place;            /* among outputs, then mutated inputs */
+    char name[112];       /* "output 0" */
+    const TraceOp *op;    /* that made it last, NULL: not known */
+} Compared;
+
+static bool makes(const Trace *trace, const TraceOp *op, int value) {
+    if (op->op == OP_assign) return trace->value[op->input[0].value].root == value;
+    int results = op->back ? trace_back_results(op->back) : 1;
+    return op->result >= 0 && value >= op->result && value < op->result + results;
 }
 
-static void check_tensor(const Entry *entry, const char *what, int number, Tensor *x,
-                         Tensor *oracle) {
+static const TraceOp *find_maker(const Trace *trace, int value) {
+    for (int i = length(trace->op) - 1; i >= 0; i--)
+        if (makes(trace, &trace->op[i], value)) return &trace->op[i];
+    return NULL;
+}
+
+static Compared output_of(const Entry *entry, int k) {
+    Compared it = {.place = k};
+    snprintf(it.name, sizeof it.name, "output %d", k);
+    for (int r = 0; r < trace_result_count(entry->trace); r++) {
+        const EntryResult *result = &entry->result[r];
+        bool is = result->source == RESULT_GRAPH || result->source == RESULT_VALUE;
+        if (!is || result->output != k) continue;
+        it.op = find_maker(entry->trace, result->value);
+        if (!it.op) it.op = find_maker(entry->trace, entry->trace->value[result->value].root);
+    }
+    return it;
+}
+
+static Compared mutated_of(const Entry *entry, int i, int number) {
+    int v = entry->mutated[i];
+    const char *path = entry->trace->value[v].path;
+    Compared it = {.place = entry->graph_output_count + i, .op = find_maker(entry->trace, v)};
+    snprintf(it.name, sizeof it.name, "mutated input %d%s%s%s", number, path ? " (" : "",
+             path ? path : "", path ? ")" : "");
+    return it;
+}
+
+/* "add at net.c:7 in encoder.linear" */
+static void print_maker(const TraceOp *op, char *out, size_t bytes) {
+    char line[64];
+    site_format(op->site, line, sizeof line);
+    const char *name = op->op == OP_assign ? "a write" : op_info(op->op)->name;
+    snprintf(out, bytes, "%s at %s%s%s", name, line, op->site.path ? " in " : "",
+             op->site.path ? op->site.path : "");
+}
+
+/* Explain counts each time, stderr has the first one of each output. */
+static void report(const Entry *entry, const Compared *it, int64_t element, const char *got,
+                   const char *expected) {
+    char text[400], maker[160] = "";
+    if (it->op) print_maker(it->op, maker, sizeof maker);
+    snprintf(text, sizeof text, "entry %d, %s, element %lld: %s, the float64 VM says %s%s%s",
+             entry->number, it->name, (long long)element, got, expected, *maker ? ", " : "", maker);
+    function_note(entry->function, REASON_check_differs, it->op ? it->op->site : (Site){0}, "%s",
+                  text);
+    if (atomic_exchange(&entry->told[it->place], true)) return;
+    Arena *arena = arena_new();
+    if (arena && !arena_guard(arena)) {
+        Buffer name = buffer_new(arena);
+        function_name(entry->function, &name);
+        fprintf(stderr, "carbide: check: %s: %s\n", buffer_text(&name), text);
+    }
+    arena_free(arena);
+}
+
+static void check_tensor(const Entry *entry, const Compared *it, Tensor *x, Tensor *oracle) {
     int64_t count = cb_numel(x);
     bool whole = !dtype_is_float(x->dtype);
     cb_dtype as = whole ? CB_I64 : CB_F64; /* as a Scalar holds them */
@@ -94,7 +153,7 @@ static void check_tensor(const Entry *entry, const char *what, int number, Tenso
         char is[40], should[40];
         print_element(got[i], x->dtype, is, sizeof is);
         print_element(expected[i], x->dtype, should, sizeof should);
-        report(entry, what, number, i, is, should);
+        report(entry, it, i, is, should);
     }
     memory_free(got);
 }
@@ -153,12 +212,14 @@ bool check_run(const Entry *entry, Tensor *const *input, Tensor **output) {
     bool done = run_both(entry, input, shadow, output, expected);
     Tracer *tracer = tracer_set(NULL); /* reading what the call has written to is no event of it */
     for (int k = 0; done && k < entry->graph_output_count; k++) {
-        check_tensor(entry, "output", k, output[k], expected[k]);
+        Compared it = output_of(entry, k);
+        check_tensor(entry, &it, output[k], expected[k]);
         cb_keep(output[k]);
     }
     for (int i = 0; done && i < entry->mutated_count; i++) {
         int k = input_number(entry, entry->mutated[i]);
-        check_tensor(entry, "mutated input", k, input[k], shadow[k]);
+        Compared it = mutated_of(entry, i, k);
+        check_tensor(entry, &it, input[k], shadow[k]);
     }
     tracer_set(tracer);
     cb_scope_close();

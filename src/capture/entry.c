@@ -114,6 +114,8 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     choose_results(entry, recording);
     choose_mutations(entry, recording);
     entry->copied = arena_new_array(trace->arena, bool, entry->graph_output_count + 1);
+    entry->told = arena_new_array(trace->arena, atomic_bool,
+                                  entry->graph_output_count + entry->mutated_count + 1);
     entry->held = arena_new_array(trace->arena, Tensor *, entry->captured_count + 1);
     entry->shown = arena_new_array(trace->arena, bool, entry->captured_count + 1);
     find_shown(entry);

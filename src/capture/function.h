@@ -140,6 +140,7 @@ struct Entry {
     Executable *executable;  /* NULL: a backend of the user's made code */
     BackendCode *code;       /* NULL: the executable runs */
     Executable *oracle;      /* CARBIDE_CHECK: the same graph on the float64 VM; otherwise NULL */
+    atomic_bool *told;       /* by graph output, then mutated value: that the oracle differs */
     double oracle_tolerance; /* how far apart floats may be, by the coarsest dtype on their way */
     EntryTimes *times;       /* where explain is to tell of them; otherwise NULL */
     Ambient ambient;         /* when it began */

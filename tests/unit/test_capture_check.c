@@ -3,6 +3,8 @@
 #include "capture_support.h"
 #include "fixture.h"
 
+#include <unistd.h>
+
 static cb_tensor *counter; /* a tensor from outside */
 static double large;       /* next to which the inputs are lost in rounding */
 
@@ -73,6 +75,85 @@ static void test_reports(void **state) {
     }
     cb_set_option("check", "0");
     assert_null(cb_error());
+}
+
+/* How often the words stand in the text. */
+static int count_of(const char *text, const char *words) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, words)); at++) count++;
+    return count;
+}
+
+static int line_of_writes; /* of the op and of the write */
+static cb_tensor *writes_and_gives(cb_tensor *x) {
+    line_of_writes = __LINE__ + 1;
+    cb_tensor *y = cb_sub(cb_add(x, 1e8), 1e8);
+    cb_assign(counter, y);
+    return y;
+}
+
+static int reports_on_stderr(cb_function *fast, cb_tensor *x, char *text, size_t bytes) {
+    fflush(stderr);
+    FILE *file = tmpfile();
+    int before = dup(STDERR_FILENO);
+    dup2(fileno(file), STDERR_FILENO);
+    for (int call = 0; call < 3; call++) cb_call(fast, x);
+    fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    rewind(file);
+    text[fread(text, 1, bytes - 1, file)] = '\0';
+    fclose(file);
+    return count_of(text, "carbide: check: ");
+}
+
+/* Of what, by the op that made it and its line; once on stderr, and each time in explain. */
+static void test_names_what_differs(void **state) {
+    (void)state;
+    cb_set_option("check", "1");
+    cb_tensor *x = cb_full(cb_dims(3), 0.25);
+    counter = cb_ones(cb_dims(3));
+    cb_function *fast = cb_compile(writes_and_gives, "backend=vm,fuse=0");
+    char text[2048], words[2][120];
+    assert_int_equal(reports_on_stderr(fast, x, text, sizeof text), 2);
+    snprintf(words[0], sizeof words[0], "says 0.25, sub at test_capture_check.c:%d",
+             line_of_writes);
+    snprintf(words[1], sizeof words[1], "says 0.25, a write at test_capture_check.c:%d",
+             line_of_writes + 1);
+    char *explained = cb_explain(fast);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(count_of(text, words[i]), 1);
+        assert_int_equal(count_of(explained, words[i]), 1);
+    }
+    assert_int_equal(count_of(explained, ", 3 times"), 2);
+    assert_int_equal(count_of(text, "check: function, compiled at "), 2);
+    cb_free_text(explained);
+    cb_function_free(fast);
+    cb_set_option("check", "0");
+}
+
+/* A parameter goes by its path. */
+static cb_tensor *moves(cb_module *self, cb_tensor *const *inputs, int count) {
+    (void)count;
+    cb_tensor *y = cb_sub(cb_add(inputs[0], 1e8), 1e8);
+    cb_assign(cb_module_get(self, "mean"), y);
+    return cb_mul(y, 0.0);
+}
+
+static void test_names_a_parameter(void **state) {
+    (void)state;
+    cb_set_option("check", "1");
+    cb_module *module = cb_module_new("Moving", moves, NULL);
+    cb_module_buffer(module, "mean", cb_ones(cb_dims(3)));
+    cb_function *fast = cb_compile(module, "backend=vm,fuse=0");
+    char text[2048];
+    int count = reports_on_stderr(fast, cb_full(cb_dims(3), 0.25), text, sizeof text);
+    assert_int_equal(count, 1);
+    if (!strstr(text, "Moving, compiled at ") || !strstr(text, "mutated input 1 (mean), element 0"))
+        fail_msg("%s", text);
+    cb_function_free(fast);
+    cb_module_free(module);
+    cb_set_option("check", "0");
 }
 
 /* A step that fails on the float64 VM fails as it does without the check: at the op. */
@@ -147,6 +228,8 @@ static void test_event_behind_a_write(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_reports, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_names_what_differs, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_names_a_parameter, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_failing_step, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_draws, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_event_behind_a_write, open_scope, close_scope),
