@@ -225,6 +225,11 @@ bool call_needs_tape(Call *call) {
     return call_break(call, REASON_gradients, "");
 }
 
+void call_op_failed(Call *call) {
+    call->failed = true;
+    if (!call->failure && cb_error()) call->failure = memory_copy_text(cb_error());
+}
+
 bool call_event(Call *call, Reason reason) {
     if (!call->at) return true;
     if (call->mode == CALL_REPLAYS && !call_at_event(call)) return !call->failed;
@@ -287,6 +292,14 @@ static int find_without_value(const Call *call, Tensor *const *output, int count
     return NO_VALUE;
 }
 
+/* The function has cleared the error of an op, and goes on. */
+static bool breaks_after_failure(Call *call) {
+    char what[512];
+    snprintf(what, sizeof what, "an op failed%s%s", call->failure ? ": " : "",
+             call->failure ? call->failure : "");
+    return call_break(call, REASON_unsupported_call, what);
+}
+
 /* The function has returned. What it did stays done when it failed, as in eager; where it dealt
  * with the failure itself, it goes on, and what fullgraph refused stays refused. False: an
  * error. */
@@ -305,7 +318,7 @@ static bool settle(Call *call, Tensor **output, int count, cb_status before) {
     else if (segment_keeps_history(call))
         good = call_needs_tape(call);
     else if (call->failed)
-        good = call_break(call, REASON_unsupported_call, "an op failed");
+        good = breaks_after_failure(call);
     else if (find_without_value(call, output, count) != NO_VALUE)
         good = call_break(call, REASON_unsupported_call, "a result has no value");
     else
@@ -313,13 +326,18 @@ static bool settle(Call *call, Tensor **output, int count, cb_status before) {
     return good && !call->lost;
 }
 
+static void end(Call *call, bool done) {
+    call_finish(call);
+    segment_finish(call, done);
+    expose_end(call);
+    memory_free(call->failure); /* which is of all of its segments */
+}
+
 /* The user's code has left without returning: what it did so far stays done. */
 static void abandon(Frame *frame) {
     Call *call = (Call *)frame;
     if (call->mode != CALL_IS_EAGER && !call->refused) go_eager(call);
-    call_finish(call);
-    segment_finish(call, false);
-    expose_end(call);
+    end(call, false);
     function_leave(call->function);
 }
 
@@ -349,9 +367,7 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
         if (!done) output[k] = NULL;
         if (v >= 0 && v < call->input_count) output[k] = call->input[v]; /* for which it stood */
     }
-    call_finish(call);
-    segment_finish(call, done);
-    expose_end(call);
+    end(call, done);
     if (done || count < 0) return count;
     return cb_error_status(); /* whatever was not done has said so, or what failed before it */
 }

@@ -176,20 +176,29 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
     return count;
 }
 
+/* An input that is no leaf and has a history, or NO_VALUE. */
+static int find_history(Tensor *const *input, int input_count) {
+    for (int i = 0; i < input_count; i++)
+        if (input[i]->history && !tape_gradient(input[i])) return i;
+    return NO_VALUE;
+}
+
 /* A call before ended with a result to go back from, or this one begins with one. */
 static bool needs_tape(const Function *function, Tensor *const *input, int input_count) {
-    if (atomic_load_explicit(&function->keeps_history, memory_order_relaxed)) return true;
-    for (int i = 0; i < input_count; i++)
-        if (input[i]->history && !tape_gradient(input[i])) return true;
-    return false;
+    return atomic_load_explicit(&function->keeps_history, memory_order_relaxed) ||
+           find_history(input, input_count) != NO_VALUE;
 }
 
 /* While gradients are recorded, op by op. */
 static int call_recorded(Function *function, Tensor *const *input, int input_count,
                          Tensor **output) {
     const char *why = reason_info(REASON_gradients)->text;
-    if (function->options.fullgraph) return fail(CB_ERR_COMPILE, "fullgraph: %s", why);
-    function_note(function, REASON_gradients, site_current(), "%s", "");
+    char name[32], what[400] = "a call before gave a result that has a history";
+    int i = find_history(input, input_count);
+    snprintf(name, sizeof name, "input %d", i);
+    if (i != NO_VALUE) history_describe(name, input[i], what, sizeof what);
+    if (function->options.fullgraph) return fail(CB_ERR_COMPILE, "fullgraph: %s: %s", why, what);
+    function_note(function, REASON_gradients, site_current(), "%s", what);
     return call_eagerly(function, input, input_count, output);
 }
 

@@ -390,6 +390,8 @@ struct Call {
     int at;             /* ops done */
     Recording *recording;
     bool failed;           /* an op failed: the trace is not all that happened */
+    char *failure;         /* owned: what the first of them said, with its line; NULL: not known */
+    const Tensor *outside; /* the real tensor that the last op met, or wrote to */
     bool grad;             /* gradients are wanted where it began */
     const GoingBack *back; /* during cb_backward or cb_grad */
     Reason refused; /* fullgraph: the function cannot be one graph, so nothing of it happens */
@@ -448,9 +450,14 @@ bool call_bind(Call *call, int v, Tensor *x);
 /* Somebody asks for a value: what was traced so far is computed, and the call goes on behind it.
  * False: an error. */
 bool call_event(Call *call, Reason reason);
-/* What the call has recorded needs its history later, which no graph has: its ops run with the
- * tape, now and the next time. As call_break. */
+/* Its history is needed later, which no graph has: its ops run with the tape, now and the next
+ * time. As call_break. */
 bool call_needs_tape(Call *call);
+void call_op_failed(Call *call); /* with an error, which is told if the function clears it */
+/* gradient.c: x, by that name, is the result of ops outside; breaks for it, and for a write. */
+void history_describe(const char *name, const Tensor *x, char *out, size_t bytes);
+bool call_meets_history(Call *call, const Tensor *x);
+bool call_writes_result(Call *call, const Tensor *target);
 /* Runs what was traced so far eagerly, gives live shells their values and leaves the rest of the
  * call to eager. Under fullgraph: an error, and false, instead. */
 bool call_break(Call *call, Reason reason, const char *what);

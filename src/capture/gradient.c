@@ -78,9 +78,65 @@ static bool hand_out(Call *call, const TraceOp *op, Tensor **out) {
 
 /* Somebody's tape is needed: what was recorded runs op by op, and so does the rest. */
 static bool leave_to_tape(Call *call) {
-    call_break(call, REASON_gradients, "from outside");
+    call_break(call, REASON_gradients,
+               call->tracer.disabled ? "they are asked for behind cb_disable_open"
+                                     : "they are asked for by memory that a pointer shows");
     return false;
 }
+
+/* ---- histories from outside ------------------------------------------------------------------ */
+
+void history_describe(const char *name, const Tensor *x, char *out, size_t bytes) {
+    Site site;
+    char line[64];
+    Op op = tape_origin(x, &site);
+    site_format(site, line, sizeof line);
+    snprintf(out, bytes,
+             "%s is the result of %s at %s: take cb_detach of it, and cb_requires_grad_ where its "
+             "gradient is wanted",
+             name, op == OP_none ? "an op" : op_info(op)->name, line);
+}
+
+static void put_name(const Call *call, const Tensor *x, char *out, size_t bytes) {
+    const Function *function = call->function;
+    Arena *arena = function->callee == CALLEE_MODULE ? arena_new() : NULL;
+    snprintf(out, bytes, "a tensor that the function finds");
+    if (arena && !arena_guard(arena)) {
+        Buffer path = buffer_new(arena);
+        if (module_path_of_tensor(function->target.module, x, &path))
+            snprintf(out, bytes, "%s", buffer_text(&path));
+    }
+    arena_free(arena);
+}
+
+bool call_meets_history(Call *call, const Tensor *x) {
+    char name[128], what[400];
+    put_name(call, x, name, sizeof name);
+    history_describe(name, x, what, sizeof what);
+    return call_break(call, REASON_gradients, what);
+}
+
+/* The op that gave the value, or NULL. */
+static const TraceOp *find_op(const Trace *trace, int value) {
+    for (int i = length(trace->op) - 1; i >= 0; i--)
+        if (!trace->op[i].back && trace->op[i].result == value) return &trace->op[i];
+    return NULL;
+}
+
+bool call_writes_result(Call *call, const Tensor *target) {
+    const Trace *trace = call->recording->trace;
+    int v = call_traced(call, target);
+    const TraceOp *op = v == NO_VALUE ? NULL : find_op(trace, trace->value[v].root);
+    char line[64] = "", what[400];
+    if (op) site_format(op->site, line, sizeof line);
+    snprintf(what, sizeof what,
+             "it writes to the result of %s%s%s, whose history does not follow the write: write "
+             "to a clone of it",
+             op ? op_info(op->op)->name : "an op", op ? " at " : "", line);
+    return call_break(call, REASON_gradients, what);
+}
+
+/* ---- going back ------------------------------------------------------------------------------ */
 
 bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
     Call *call = call_of(tracer);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3, LIES_ELSEWHERE = -4, HAS_HISTORY = -5 };
-enum { FOLLOWS_PROMISE = -6 };
+enum { FOLLOWS_PROMISE = -6, WRITES_RESULT = -7 };
 
 void record_free(Recording *recording) {
     if (!recording) return;
@@ -62,6 +62,7 @@ static int real_value(Call *call, Tensor *x) {
         if (known != NO_VALUE && same_tensor(call->value[known], x)) return known;
     }
     int v = length(recording->trace->value);
+    call->outside = x;
     if (call->grad && x->history && !tape_gradient(x) && !tape_is_promised(x)) return HAS_HISTORY;
     if (!call_bind(call, v, x)) return OUT_OF_MEMORY;
     functional_add(recording, VALUE_IS_CAPTURED, x);
@@ -222,11 +223,12 @@ static TraceOp op_here(const Call *call, int op, int input_count, Where *where) 
 /* What comes back when an op could not be recorded: NULL with its error, or eager after a break. */
 static bool goes_eager(Call *call, int why) {
     if (why == NO_VALUE) {
-        call->failed = true;
+        call_op_failed(call);
         return false;
     }
     if (why == LIES_ELSEWHERE) return call_break(call, REASON_other_device, "");
-    if (why == HAS_HISTORY) return call_break(call, REASON_gradients, "from outside");
+    if (why == HAS_HISTORY) return call_meets_history(call, call->outside);
+    if (why == WRITES_RESULT) return call_writes_result(call, call->outside);
     if (why == FOLLOWS_PROMISE) return call_needs_tape(call);
     if (why == WRITES_REPEATED) return call_break(call, REASON_written_repeat, "");
     return call_break(call, REASON_out_of_memory, "while recording");
@@ -304,7 +306,7 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
         resolved = tape_refuses_write(recording->trace->value[next.input[0].value].tracked ||
                                       is_promised(recording, &next.input[0]));
     else if (resolved && writes_result(recording, next.input[0].value))
-        result = HAS_HISTORY;
+        result = WRITES_RESULT, call->outside = target;
     else if (resolved && !functional_writable(recording, next.input[0].value))
         result = WRITES_REPEATED;
     else if (resolved)

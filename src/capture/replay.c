@@ -403,6 +403,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->at = 0;
     call->recording = NULL;
     call->failed = call->lost = false;
+    call->failure = NULL;
     call->refused = REASON_NONE;
     call->value = call->local;
     call->value_capacity = LOCAL_VALUES;

@@ -22,6 +22,11 @@ History *tape_promise(const Tensor *x) {
     return &node->history;
 }
 
+Op tape_origin(const Tensor *x, Site *site) {
+    *site = tape_node(x)->site;
+    return tape_node(x)->op;
+}
+
 bool tape_is_promised(const Tensor *x) { return x->history && tape_node(x)->promised; }
 
 static bool leaf_begin(Tensor *x) {

@@ -36,6 +36,9 @@ bool tape_refuses_untracked(const char *what); /* what has no gradient to go bac
  * NULL: no memory. */
 History *tape_promise(const Tensor *x);
 bool tape_is_promised(const Tensor *x); /* that is what x has */
+/* Of what op x, which has a history, is the result, and where it ran; OP_none: not known, or x is a
+ * leaf. */
+Op tape_origin(const Tensor *x, Site *site);
 /* Where a leaf's gradient is kept, NULL for anything else. */
 Tensor **tape_gradient(const Tensor *x);
 

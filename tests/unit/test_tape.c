@@ -343,6 +343,85 @@ static cb_tensor *goes_back(cb_tensor *x) {
     return x;
 }
 
+/* ---- what a compiled function says of it ---- */
+
+static int told_line; /* of the op that is to blame */
+static cb_tensor *outer;
+
+static cb_tensor *gradient_of(cb_tensor *x) {
+    cb_tensor *g = NULL;
+    cb_grad(cb_sum(cb_square(x)), NULL, &x, 1, &g);
+    return g;
+}
+
+static cb_tensor *gradient_of_outer(cb_tensor *x) { return cb_mul(x, gradient_of(outer)); }
+
+static cb_tensor *gradient_of_own(cb_module *self, cb_tensor *const *inputs, int count) {
+    (void)count;
+    return cb_mul(inputs[0], gradient_of(cb_module_get(self, "scale")));
+}
+
+static cb_tensor *writes_to_a_result(cb_tensor *x) {
+    told_line = __LINE__ + 1;
+    cb_tensor *y = cb_mul(outer, x), *z = cb_detach(y);
+    cb_add_(z, 1.0);
+    cb_backward(cb_sum(cb_square(outer)), NULL);
+    return z;
+}
+
+static cb_tensor *clears_an_error(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    told_line = __LINE__ + 1;
+    if (!cb_matmul(x, cb_ones(cb_dims(5, 5)))) cb_clear_error();
+    return cb_add(y, 1.0);
+}
+
+static cb_tensor *clears_it_before_an_event(cb_tensor *x) {
+    cb_tensor *y = clears_an_error(x);
+    return cb_mul(y, cb_item(cb_sum(y)));
+}
+
+/* Once with default options, by explain, and once as the error of fullgraph. */
+static void expect_told(cb_function *fast, cb_function *whole, cb_tensor *x, const char *before,
+                        const char *behind) {
+    char words[160];
+    assert_non_null(cb_call(fast, x));
+    assert_null(cb_call(whole, x));
+    snprintf(words, sizeof words, "%stest_tape.c:%d%s", before, told_line, behind);
+    char *text = cb_explain(fast);
+    if (!strstr(text, words)) print_error("no '%s' in %s\n", words, text);
+    assert_non_null(strstr(text, words));
+    cb_free_text(text);
+    expect_refused(words);
+    cb_function_free(fast);
+    cb_function_free(whole);
+}
+
+static void reasons_name_who_is_to_blame(void **state) {
+    (void)state;
+    cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *x = cb_ones(cb_dims(2), CB_F64);
+    told_line = __LINE__ + 1;
+    cb_tensor *y = cb_mul(w, 2);
+    outer = y;
+    expect_told(cb_compile(gradient_of, NULL), cb_compile(gradient_of, "fullgraph=1"), y,
+                "input 0 is the result of mul at ", ": take cb_detach of it");
+    expect_told(cb_compile(gradient_of_outer, NULL), cb_compile(gradient_of_outer, "fullgraph=1"),
+                x, "a tensor that the function finds is the result of mul at ", ": take");
+    cb_module *net = cb_module_new("Scaled", gradient_of_own, NULL);
+    cb_module_buffer(net, "scale", y);
+    expect_told(cb_compile(net), cb_compile(net, "fullgraph=1"), x,
+                "scale is the result of mul at ",
+                ": take cb_detach of it, and cb_requires_grad_ where");
+    cb_module_free(net);
+    outer = w;
+    expect_told(cb_compile(writes_to_a_result, NULL), cb_compile(writes_to_a_result, "fullgraph=1"),
+                x, "it writes to the result of mul at ", ", whose history");
+    expect_told(cb_compile(clears_an_error, NULL), cb_compile(clears_an_error, "fullgraph=1"), x,
+                "an op failed: ", ": matmul: ");
+    expect_told(cb_compile(clears_it_before_an_event, NULL),
+                cb_compile(clears_an_error, "fullgraph=1"), x, "an op failed: ", ": matmul: ");
+}
+
 /* Never a result without its history: what is compiled runs op by op, and says so. */
 static void compiled_functions_run_eagerly(void **state) {
     (void)state;
@@ -449,6 +528,7 @@ int main(void) {
         TEST(leaves_that_are_switched),
         TEST(spreads_without_freedom),
         TEST(refusals),
+        TEST(reasons_name_who_is_to_blame),
         TEST(compiled_functions_run_eagerly),
         TEST(refused_inside_of_a_trace),
         TEST(deep_chains),
