@@ -11,6 +11,7 @@
 #include "graph/index_check.h"
 #include "op/custom.h"
 
+#include <math.h>
 #include <string.h>
 
 Node *node_convert(Graph *graph, Node *node, cb_dtype dtype) {
@@ -314,6 +315,17 @@ static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, c
            node_number(graph, op_info(op)->name, number_from(own, value), dtype);
 }
 
+/* A power by a plain number where PyTorch computes none, but a root, which is NaN of -inf; and where
+ * f32 would round an odd exponent to an even one. NULL: it is a power as any other. */
+static Node *power_by_number(Graph *graph, Node *x, const Node *number) {
+    if (number->op != OP_constant || !dtype_is_float(x->dtype)) return NULL;
+    double exponent = scalar_convert(node_constant(number), number->dtype, CB_F64).f;
+    if (fabs(exponent) == 0.5) return call1(graph, exponent > 0 ? OP_sqrt : OP_rsqrt, x);
+    if (x->dtype != CB_F32 || !pow_needs_f64(exponent)) return NULL;
+    Node *wide = call_number(graph, OP_pow, node_convert(graph, x, CB_F64), exponent);
+    return node_convert(graph, wide, CB_F32);
+}
+
 /* ---- rank 0 ------------------------------------------------------------------------------- */
 
 /* Ops along a dim that PyTorch computes on tensors of rank 0 as on vectors of one element. */
@@ -411,6 +423,9 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
             convert_operand(graph, op, input[i], inferred.input_dtype[i], numbers && numbers[i]);
     }
     inferred.result.number = false;
+    bool known = op == OP_pow && numbers && numbers[1];
+    Node *power = known ? power_by_number(graph, converted[0], input[1]) : NULL;
+    if (power) return power;
     if (info->kind == KIND_VIEW) return build_view(graph, op, converted[0], &own, &inferred.result);
     if (op_draws(op, &own)) own.word[info->word_count] = graph->random_count++;
     Node *node = graph_intern(graph, op, &inferred.result, converted, input_count, &own);

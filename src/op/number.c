@@ -104,15 +104,20 @@ double number_as_double(const cb_operand *number) {
     return scalar_convert(number_scalar(number), number_dtype(number), CB_F64).f;
 }
 
-/* Powers that are computed otherwise (graph/rules.def), and what rounds to one of them in some
- * dtype. Integers have no negative ones. */
+bool pow_needs_f64(double exponent) {
+    return trunc(exponent) == exponent && (float)exponent != exponent;
+}
+
+/* Powers that are computed otherwise (graph/rules.def, graph/build.c), and what rounds to one of
+ * them in some dtype. Integers have no negative ones. */
 bool pow_may_vary(int operand, const cb_operand *number) {
-    static const double special[] = {0, 0.5, 1, 2, 3, 4, -1};
+    static const double special[] = {0, 0.5, 1, 2, 3, 4, -0.5, -1, -2};
     double value = number_as_double(number);
     double near = scalar_convert((Scalar){.f = value}, CB_F64, CB_BF16).f;
     if (operand == 0) return near != 2;
     for (size_t i = 0; i < sizeof special / sizeof *special; i++)
         if (near == special[i]) return false;
+    if (pow_needs_f64(value)) return false;
     return !may_be_refused(OP_pow, number);
 }
 

@@ -217,6 +217,8 @@ bool number_may_vary(Op op, const cb_operand *number, bool beside_half);
 /* The same of pow's base (0) or exponent (1) beside a tensor of any dtype: unlike eager, a graph
  * that has it as an argument is worth being slower. */
 bool pow_may_vary(int operand, const cb_operand *number);
+/* A whole exponent that f32 does not hold: rounded to f32, odd ones would be even. */
+bool pow_needs_f64(double exponent);
 
 /* Attributes that are numbers and may vary, by position; NULL: there are no more. attr_varying: one
  * as words of attributes have it. attr_may_vary: the op builds the same nodes with an argument in

@@ -525,6 +525,21 @@ static void decisive(void **state) {
     cb_function_free(power);
 }
 
+static cb_tensor *negative_power(cb_tensor *x) { return cb_pow(cb_neg(x), rate); }
+
+/* One that f32 does not hold is no argument of what is computed in f32. */
+static void exponents_beyond_f32(void **state) {
+    (void)state;
+    static const double exponents[] = {5, 7, 16777217, 9, 2147483647};
+    cb_tensor *x = cb_full(cb_dims(2), 1.0);
+    cb_function *power = cb_compile(negative_power, VM);
+    for (int i = 0; i < 5; i++) {
+        rate = exponents[i];
+        expect_same_bits(cb_call(power, x), cb_full(cb_dims(2), -1.0));
+    }
+    cb_function_free(power);
+}
+
 static cb_tensor *long_before_and_after(cb_tensor *x) {
     cb_tensor *y = x;
     for (int i = 0; i < 150; i++) y = cb_add(y, rate + i);
@@ -569,6 +584,7 @@ int main(void) {
         cmocka_unit_test(halves_beside_numbers_of_f32),
         cmocka_unit_test(numbers_beside_what_tensors_promote_to),
         cmocka_unit_test(decisive),
+        cmocka_unit_test(exponents_beyond_f32),
     };
     return run_counted(tests);
 }

@@ -432,6 +432,13 @@ BODY(where_bytes, cb_where(cb_to(in[0], CB_U8), in[1], 7))
 BODY(divide_by_0, cb_floor_divide(in[0], 0))
 BODY(remainder_by_0, cb_remainder(in[0], 0))
 BODY(inverse, cb_pow(in[0], -1))
+BODY(root, cb_pow(cb_mul(in[0], -INFINITY), 0.5)) /* a square root, which pow is not */
+BODY(inverse_root, cb_pow(cb_mul(in[0], -INFINITY), -0.5))
+BODY(power_of_half, cb_pow(cb_mul(in[0], -INFINITY), cb_full_like(in[0], 0.5)))
+BODY(inverse_square, cb_pow(in[0], -2))
+BODY(odd_power, cb_pow(cb_neg(in[0]), 16777217)) /* no f32 */
+BODY(odd_inverse, cb_pow(cb_neg(in[0]), -2147483647.0))
+BODY(rounded_power, cb_pow(cb_neg(in[0]), 2049)) /* no f16 */
 BODY(where_300, cb_where(cb_gt(in[0], 1), in[0], 300))
 BODY(clamp_300, cb_clamp(in[0], 0, 300))
 BODY(clamp_mixed, cb_clamp(in[0], -1, 1.5))
@@ -452,10 +459,28 @@ static void random_calls_found(void **state) {
            VALUES(INFINITY, INFINITY, (double)NAN));
     expect_refused(inverse, sample[CB_I64], NULL, "pow: integers have no power of -1");
     expect(inverse, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(1, 0.5, INFINITY));
+    expect(inverse_square, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(1, 0.25, INFINITY));
     expect_refused(where_300, sample[CB_U8], NULL, "where: the number 300 is no u8");
     expect(clamp_mixed, sample[CB_U8], NULL, CB_F32, cb_dims(3), VALUES(1, 1.5, 0));
     expect_refused(crop_too_much, sample[CB_F32], NULL, "padding (5, -4) gives no possible size");
     expect_refused(clamp_300, sample[CB_U8], NULL, "the number 300 is no u8");
+}
+
+/* An exponent that is a number: 0.5 and -0.5 take roots, and whether one is odd is seen before it is
+ * rounded to f32, but not to f16. */
+static void powers_by_numbers(void **state) {
+    (void)state;
+    const double nan = (double)NAN;
+    expect(root, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(nan, nan, nan));
+    expect(inverse_root, sample[CB_BF16], NULL, CB_BF16, cb_dims(3), VALUES(nan, nan, nan));
+    expect(power_of_half, sample[CB_F32], NULL, CB_F32, cb_dims(3),
+           VALUES(INFINITY, INFINITY, nan));
+    expect(odd_power, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(-1, -INFINITY, 0));
+    expect(odd_power, sample[CB_F64], NULL, CB_F64, cb_dims(3), VALUES(-1, -INFINITY, 0));
+    expect(odd_power, sample[CB_BF16], NULL, CB_BF16, cb_dims(3), VALUES(1, INFINITY, 0));
+    expect(odd_inverse, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(-1, 0, -INFINITY));
+    expect(odd_inverse, sample[CB_I32], NULL, CB_F32, cb_dims(3), VALUES(-1, 0, INFINITY));
+    expect(rounded_power, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(1, INFINITY, 0));
 }
 
 /* ---- in place, classes, attention ----------------------------------------------------------- */
@@ -658,6 +683,7 @@ int main(void) {
         cmocka_unit_test(numbers_left_out_are_not_zero),
         cmocka_unit_test(rank_0_takes_dims_as_rank_1),
         cmocka_unit_test(random_calls_found),
+        cmocka_unit_test(powers_by_numbers),
         cmocka_unit_test(results_in_place_fit_the_dtype),
         cmocka_unit_test(a_class_out_of_range_is_refused),
         cmocka_unit_test(attention_broadcasts_ranks),
