@@ -42,9 +42,10 @@ def masked_fill(x, mask, value): # x keeps its dtype, and bool takes part as wha
     if is_float(x.dtype): return where(mask, number(float(value)), x)
     return where(mask, Value(np.asarray(literal(value, x.dtype)), x.dtype), x)
 @composite
-def clamp(x, low=-np.inf, high=np.inf):
+def clamp(x, low=None, high=None): # a NaN beside another limit is a NaN everywhere, and nothing is beyond a lone one
     for n in low, high:
-        if category(number(n).dtype) == category(x.dtype): literal(n, x.dtype)
+        if n is not None and category(number(n).dtype) == category(x.dtype): literal(n, x.dtype)
+    low, high = (-np.inf if low is None or (high is None and low != low) else low), (np.inf if high is None or (low is None and high != high) else high)
     return o('minimum', o('maximum', x, low), high)
 @composite
 def lerp(x, y, weight):

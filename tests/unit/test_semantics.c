@@ -195,6 +195,10 @@ BODY(fill_with_300, cb_masked_fill(in[0], cb_eq(in[0], 1), 300))
 BODY(clamp_ints, cb_clamp(in[0], 0, 1))
 BODY(clamp_floats, cb_clamp(in[0], 0.0, 6.0))
 BODY(clamp_above, cb_clamp(in[0], NULL, 1))
+BODY(clamp_at_nan, cb_clamp(in[0], NAN))
+BODY(clamp_above_nan, cb_clamp(in[0], NULL, NAN))
+BODY(clamp_below_nan, cb_clamp(in[0], 1, NAN))
+BODY(clamp_from_nan, cb_clamp(in[0], NAN, 1.0))
 BODY(clamp_nothing, cb_clamp(in[0]))
 BODY(clamp_at_300, cb_clamp(in[0], 300, -2))
 BODY(clamp_to_300, cb_clamp(in[0], 1, 300))
@@ -231,6 +235,11 @@ static void attributes_promote_as_in_pytorch(void **state) {
     expect(clamp_ints, sample[CB_BOOL], NULL, CB_I64, cb_dims(3), VALUES(1, 1, 0));
     expect(clamp_floats, sample[CB_I64], NULL, CB_F32, cb_dims(3), VALUES(1, 2, 0));
     expect(clamp_above, sample[CB_U8], NULL, CB_U8, cb_dims(3), VALUES(1, 1, 0));
+    expect(clamp_at_nan, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(1, 2, 0));
+    expect(clamp_at_nan, sample[CB_I64], NULL, CB_F32, cb_dims(3), VALUES(1, 2, 0));
+    expect(clamp_above_nan, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(1, 2, 0));
+    expect(clamp_below_nan, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(NAN, NAN, NAN));
+    expect(clamp_from_nan, sample[CB_U8], NULL, CB_F32, cb_dims(3), VALUES(NAN, NAN, NAN));
     expect_refused(clamp_nothing, sample[CB_F32], NULL, "clamp: needs low, high or both");
     expect(hardtanh, sample[CB_I64], NULL, CB_I64, cb_dims(3), VALUES(1, 1, 0));
     expect(hardtanh, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(1, 1.5, 0.5));

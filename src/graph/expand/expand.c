@@ -70,12 +70,13 @@ static Node *softmax_of_nothing(Graph *graph, Op op, Node *x, int64_t dim) {
 
 /* ---- limits ------------------------------------------------------------------------------- */
 
+typedef enum { LIMIT_ALONE, LIMIT_OF_TWO } LimitPlace;
+
 /* x where it is on this side of the limit. What equals the limit stays: a -0 that is clamped to 0,
- * unlike the maximum of the two. NaN on either side gives NaN. NULL (a limit was refused) gives
- * NULL. */
-static Node *limited(Graph *graph, Op beyond, Node *x, Node *limit, bool weak) {
-    if (!x) return NULL;
-    bool known = limit->op == OP_constant;
+ * unlike the maximum of the two. A NaN stays, too; one that is a limit gives NaN, but nothing is
+ * beyond it where it is the only one, as in PyTorch. */
+static Node *limited(Graph *graph, Op beyond, Node *x, Node *limit, LimitPlace place, bool weak) {
+    bool known = place == LIMIT_OF_TWO && limit->op == OP_constant;
     bool wins = known && dtype_is_float(limit->dtype) && isnan(node_constant(limit).f);
     bool numbers[] = {false, weak, false};
     if (wins || !dtype_is_float(x->dtype)) {
@@ -102,8 +103,9 @@ static Node *clamp(Graph *graph, Node *x, const Attrs *attrs) {
     if (high && dtype_kind(high->dtype) > above) above = dtype_kind(high->dtype);
     if (above > kind) x = node_convert(graph, x, above == 2 ? CB_F32 : CB_I64);
     if (!limit_fits(graph, x, low) || !limit_fits(graph, x, high)) return NULL;
-    if (low) x = limited(graph, OP_lt, x, low, true);
-    if (high) x = limited(graph, OP_gt, x, high, true);
+    LimitPlace place = low && high ? LIMIT_OF_TWO : LIMIT_ALONE;
+    if (low) x = limited(graph, OP_lt, x, low, place, true);
+    if (high) x = limited(graph, OP_gt, x, high, place, true);
     if (low || high) return x;
     fail(CB_ERR_ARGUMENT, "clamp: needs low, high or both");
     return NULL;
@@ -136,10 +138,12 @@ static Node *hardtanh(Graph *graph, Node *x, const Attrs *attrs) {
                            attr_number(attrs, ATTR_hardtanh_high)};
     Node *low = hardtanh_limit(graph, x, given[0]), *high = hardtanh_limit(graph, x, given[1]);
     if (!low || !high) return NULL;
-    if (in_order(low, high, given))
-        return limited(graph, OP_gt, limited(graph, OP_lt, x, low, false), high, false);
-    fail(CB_ERR_ARGUMENT, "hardtanh: low is above high");
-    return NULL;
+    if (!in_order(low, high, given)) {
+        fail(CB_ERR_ARGUMENT, "hardtanh: low is above high");
+        return NULL;
+    }
+    x = limited(graph, OP_lt, x, low, LIMIT_OF_TWO, false);
+    return limited(graph, OP_gt, x, high, LIMIT_OF_TWO, false);
 }
 
 /* ---- layers ------------------------------------------------------------------------------- */
