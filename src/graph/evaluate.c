@@ -458,6 +458,19 @@ static bool evaluate_need(const Evaluator *evaluator, const Syntax *call, Term *
     return false;
 }
 
+/* Where PyTorch does not broadcast. */
+static bool evaluate_same_sizes(const Evaluator *evaluator, const Syntax *call, Term *out) {
+    const Syntax *first = call->child, *second = first->next;
+    Term other;
+    if (!evaluate(evaluator, first, out) || !evaluate(evaluator, second, &other)) return false;
+    const Node *x = out->node, *y = other.node;
+    if (x->rank == y->rank && !memcmp(x->size, y->size, sizeof *x->size * (size_t)x->rank))
+        return true;
+    fail(CB_ERR_SHAPE, "%s: needs %.*s and %.*s of the same sizes", evaluator->formula,
+         first->name.length, first->name.text, second->name.length, second->name.text);
+    return false;
+}
+
 static bool evaluate_reduce(const Evaluator *evaluator, const Syntax *call, Term *out) {
     Term reduction;
     if (!evaluate(evaluator, call->child, out)) return false;
@@ -472,17 +485,12 @@ static bool evaluate_call(const Evaluator *evaluator, const Syntax *call, Term *
     static const struct {
         const char *name;
         bool (*function)(const Evaluator *, const Syntax *, Term *);
-    } special[] = {{"count", evaluate_count},
-                   {"choose", evaluate_choose},
-                   {"constant", evaluate_constant},
-                   {"as", evaluate_as_dtype},
-                   {"need", evaluate_need},
-                   {"keep", evaluate_keep},
-                   {"sizes", evaluate_sizes},
-                   {"inverse", evaluate_inverse},
-                   {"negative", evaluate_negative},
-                   {"reduce", evaluate_reduce},
-                   {"as_computed", evaluate_as_computed}};
+    } special[] = {{"count", evaluate_count},       {"choose", evaluate_choose},
+                   {"constant", evaluate_constant}, {"as", evaluate_as_dtype},
+                   {"need", evaluate_need},         {"same_sizes", evaluate_same_sizes},
+                   {"keep", evaluate_keep},         {"sizes", evaluate_sizes},
+                   {"inverse", evaluate_inverse},   {"negative", evaluate_negative},
+                   {"reduce", evaluate_reduce},     {"as_computed", evaluate_as_computed}};
     size_t known = evaluator->formula ? sizeof special / sizeof *special : 3;
     for (size_t i = 0; i < known; i++)
         if (word_is(call->name, special[i].name)) return special[i].function(evaluator, call, out);

@@ -5,6 +5,16 @@
 static const struct {
     const char *inputs, *call, *error;
 } refused[] = {
+    /* losses */
+    {"x: f32[2, 2], y: f32[2]", "binary_cross_entropy(x, y)",
+     "needs x and target of the same sizes, in binary_cross_entropy(f32[2, 2], f32[2])"},
+    {"x: f32[2], y: f32[2, 1]", "binary_cross_entropy_with_logits(x, y)",
+     "needs x and target of the same sizes, in binary_cross_entropy_with_logits(f32[2], f32[2, "
+     "1])"},
+    {"x: f32[2], y: f32[2], w: f32[3, 2]", "binary_cross_entropy(x, y, w)",
+     "needs x and loss of the same sizes"},
+    {"x: f32[2], y: f32[2], w: f32[3, 2]", "binary_cross_entropy_with_logits(x, y, w)",
+     "needs x and loss of the same sizes"},
     /* convolutions */
     {"x: f32[1, 2, 5], w: f32[2, 2, 3]", "convolution(x, w, stride=3000000000)",
      "stride 3000000000"},

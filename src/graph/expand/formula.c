@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { POOL_SIZE = 4096, MAX_STATEMENTS = 4 };
+enum { POOL_SIZE = 4096, MAX_STATEMENTS = 6 };
 
 static Syntax pool[POOL_SIZE];         /* constant after parse_all */
 static const Syntax *parsed[OP_COUNT]; /* first statement; the others follow by next */
