@@ -245,12 +245,7 @@ const bool *functional_followed(Recording *recording) {
     int count = length(graph->node);
     bool *followed = arena_new_array(graph->arena, bool, count + 1);
     for (int i = 0; i < length(recording->leaf); i++) followed[recording->leaf[i].node->id] = true;
-    for (int id = 0; id < count; id++) { /* inputs come before what is made of them */
-        const Node *node = graph->node[id];
-        bool goes_on = dtype_is_float(node->dtype) && op_has_gradient(node->op, node->attrs);
-        for (int i = 0; goes_on && i < node->input_count; i++)
-            if (node->input[i] && followed[node->input[i]->id]) followed[id] = true;
-    }
+    grad_reach(graph, count, followed);
     return followed;
 }
 

@@ -651,6 +651,39 @@ static void zeros_are_gradients(void **state) {
     assert_false(cb_requires_grad(cb_gt(leaf[0], 3.0)));
 }
 
+/* The gradients of rearranged elements read no element: they depend on nothing, in a graph, too,
+ * where they are made of zeros of the sizes of what was sliced. */
+static cb_tensor *(*rearranged)(cb_tensor *x);
+static bool followed;
+static cb_tensor *rolled(cb_tensor *x) { return cb_roll(x, 1, 1); }
+static cb_tensor *circled(cb_tensor *x) { return cb_circular_pad(x, cb_dims(2, 1)); }
+static cb_tensor *mirrored(cb_tensor *x) { return cb_reflection_pad(x, cb_dims(2, 1)); }
+static cb_tensor *squared(cb_tensor *x) { return cb_square(x); }
+
+static cb_tensor *gradient_of(cb_tensor *x) {
+    cb_tensor *g = NULL;
+    cb_grad_graph(cb_sum(rearranged(x)), NULL, &x, 1, &g);
+    followed = cb_requires_grad(g);
+    return cb_detach(g);
+}
+
+static void gradients_of_sizes_alone(void **state) {
+    (void)state;
+    static cb_tensor *(*const functions[])(cb_tensor *) = {rolled, circled, mirrored, squared};
+    cb_tensor *x = cb_requires_grad_(cb_rand(cb_dims(3, 4)), true);
+    for (int i = 0; i < 4; i++) {
+        rearranged = functions[i];
+        cb_function *f = cb_compile(gradient_of, "");
+        for (int call = 0; call < 3; call++) {
+            followed = i < 3;
+            assert_non_null(call ? cb_call(f, x) : gradient_of(x));
+            assert_int_equal(followed, i == 3);
+        }
+        assert_int_equal(cb_stats(f).eager_calls, 0);
+        cb_function_free(f);
+    }
+}
+
 /* Where a factor behind floor is infinite, PyTorch's gradient is NaN, of a sum with others, too. */
 static cb_tensor *behind_infinity(cb_tensor *x) {
     static cb_tensor *(*const step[])(cb_operand) = {(cb_floor), (cb_round), (cb_sign), (cb_trunc)};
@@ -692,6 +725,7 @@ int main(void) {
         TEST(history_that_is_found),
         TEST(what_is_gone_back_over_outside),
         TEST(zeros_are_gradients),
+        TEST(gradients_of_sizes_alone),
         TEST(zeros_times_infinity),
     };
     return cmocka_run_group_tests_name("grad_capture", tests, NULL, NULL);

@@ -29,20 +29,22 @@ static bool through_expansion(const Node *node) {
     return node->expansion && !*op_gradient(node->op);
 }
 
+void grad_reach(const Graph *graph, int count, bool *reached) {
+    for (int id = 0; id < count; id++) { /* inputs come before what is made of them */
+        const Node *node = graph->node[id];
+        if (!dtype_is_float(node->dtype) || !op_has_gradient(node->op, node->attrs)) continue;
+        if (through_expansion(node))
+            reached[id] |= reached[node->expansion->id];
+        else
+            for (int k = 0; k < node->input_count; k++)
+                reached[id] |= node->input[k] && reached[node->input[k]->id];
+    }
+}
+
 /* Marks what leads from wrt to the outputs. */
 static void reach(Walk *walk, Node *const *wrt, int count) {
     for (int i = 0; i < count; i++) walk->reached[wrt[i]->id] = dtype_is_float(wrt[i]->dtype);
-    for (int id = 0; id < walk->count; id++) {
-        const Node *node = walk->graph->node[id];
-        if (!dtype_is_float(node->dtype) || !op_has_gradient(node->op, node->attrs)) continue;
-        bool reached = walk->reached[id];
-        if (through_expansion(node))
-            reached |= walk->reached[node->expansion->id];
-        else
-            for (int k = 0; k < node->input_count; k++)
-                reached |= node->input[k] && walk->reached[node->input[k]->id];
-        walk->reached[id] = reached;
-    }
+    grad_reach(walk->graph, walk->count, walk->reached);
 }
 
 /* The gradient in the sizes and dtype of what it belongs to: summed over what was broadcast. */
