@@ -15,8 +15,6 @@ static int add_value(Recording *recording, const TraceValue *made,
     if (functional->parent == NO_VALUE) value.root = number;
     const Meta *meta = &value.meta;
     value.contiguous = strides_contiguous(meta->rank, meta->size, value.stride);
-    /* One of size 1, or of nothing, may have any strides; a trace compares them. */
-    if (value.contiguous) contiguous_strides(meta->rank, meta->size, value.stride);
     push(trace->arena, trace->value, value);
     push(recording->graph->arena, recording->value, *functional);
     return number;
@@ -49,6 +47,8 @@ int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     value.promised = recording->tracks && tape_is_promised(x);
     value.tracked = recording->tracks && x->history && !value.promised;
     memcpy(value.stride, x->stride, sizeof(int64_t) * x->rank);
+    /* Dims of size 1, or of nothing, may have any strides, which no guard asks for. */
+    if (tensor_contiguous(x)) contiguous_strides(x->rank, x->size, value.stride);
     FunctionalValue functional = {.parent = NO_VALUE, .input = length(recording->graph->input)};
     functional.node = graph_input(recording->graph, &value.meta);
     int number = add_value(recording, &value, &functional);

@@ -104,6 +104,28 @@ static void test_shells_of_each_rank(void **state) {
     assert_null(cb_error());
 }
 
+/* A view of nothing has the strides of its view, as in eager: guards alone take any. */
+static int64_t repeated_stride;
+static cb_tensor *repeats_nothing(cb_tensor *x) {
+    cb_tensor *y = cb_expand(cb_unsqueeze(x, 0), cb_dims(2, 0, 3));
+    repeated_stride = cb_stride(y, 0);
+    return cb_mul(y, 2.0);
+}
+
+static void test_strides_of_nothing(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(repeats_nothing, VM);
+    cb_scope_open();
+    for (int round = 0; round < 3; round++) {
+        repeated_stride = -1;
+        assert_non_null(cb_call(fast, cb_zeros(cb_dims(0, 3))));
+        assert_int_equal(repeated_stride, 0);
+    }
+    cb_scope_close();
+    cb_function_free(fast);
+    assert_null(cb_error());
+}
+
 static void test_strides(void **state) {
     (void)state;
     cb_set_option("recompile_limit", "64");
@@ -424,6 +446,7 @@ static void test_tensors_of_others(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shells_of_each_rank),
+        cmocka_unit_test(test_strides_of_nothing),
         cmocka_unit_test(test_strides),
         cmocka_unit_test(test_captured_strides),
         cmocka_unit_test(test_numbers),
