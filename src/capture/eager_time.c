@@ -32,8 +32,9 @@ static void keep_least(_Atomic int64_t *least, int64_t ns) {
 
 void entry_times_begin(Entry *entry) {
     bool runs = entry->executable && !executable_plan(entry->executable)->device;
-    if (runs && !entry->oracle && !entry_has_effects(entry) && explain_wants_times())
-        entry->times = arena_new_array(entry->trace->arena, EntryTimes, 1);
+    if (!runs || entry->oracle || entry_has_effects(entry) || !explain_wants_times()) return;
+    if (arena_guard(entry->trace->arena)) return; /* no memory: nobody hears of times */
+    entry->times = arena_new_array(entry->trace->arena, EntryTimes, 1);
 }
 
 void entry_ran(const Entry *entry, int64_t start) {
