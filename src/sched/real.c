@@ -12,11 +12,12 @@ enum {
     SHARED_COST = 4,  /* a node with several users may cost this much to compute again */
     SHARED_LOADS = 2, /* ... and read this much */
     SPREAD_COST = 8,  /* the same for a node that is read many times over, through a broadcast */
+    JOIN_READS = 4,   /* a concatenation pays for its own memory by so many reads of an element */
     TREE_NODES = 64   /* longest expansion: keeps lowering linear in the size of the graph */
 };
 
 typedef struct Tree { /* of an expanded node, down to real ones */
-    int cost, loads, nodes;
+    int cost, loads, nodes, joins;
 } Tree;
 
 static const Node *strip_reshapes(const Node *node) {
@@ -185,7 +186,7 @@ static void mark_checks(Schedule *s) {
 /* ---- what would be computed too often ------------------------------------------------------- */
 
 static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
-    Tree t = {op_info(node->op)->cost, 0, 1};
+    Tree t = {op_info(node->op)->cost, 0, 1, node->op == OP_concat};
     for (int i = 0; i < node->input_count; i++) {
         const Node *input = node->input[i];
         if (!input) continue;
@@ -193,6 +194,7 @@ static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
         t.cost += leaf ? 0 : tree[input->id].cost;
         t.loads += leaf ? 1 : tree[input->id].loads;
         t.nodes += leaf ? 0 : tree[input->id].nodes;
+        t.joins += leaf ? 0 : tree[input->id].joins;
     }
     return t;
 }
@@ -201,11 +203,20 @@ static bool spreads(const Node *node, const Node *input) {
     return node_numel(input) * 2 <= node_numel(node);
 }
 
+/* A concatenation below windows or a broadcast, as a circular padding is: whoever reads it there
+ * asks for every element of each window again which piece that is of, and loads of all. */
+static bool chooses_often(const Schedule *s, const Tree *tree, const Node *node,
+                          const Node *input) {
+    const Node *base = s->below[input->id];
+    return tree[base->id].joins && node_numel(base) * JOIN_READS <= node_numel(node);
+}
+
 static void mark_dear_inputs(Schedule *s, const Tree *tree, const Node *node) {
     for (int i = 0; i < node->input_count; i++) {
         const Node *input = node->input[i];
         if (!input || is_buffer(s, input)) continue;
-        if (spreads(node, input) && tree[input->id].cost >= SPREAD_COST) make_base_real(s, input);
+        bool dear = spreads(node, input) && tree[input->id].cost >= SPREAD_COST;
+        if (dear || chooses_often(s, tree, node, input)) make_base_real(s, input);
     }
 }
 
@@ -262,7 +273,7 @@ void mark_real(Schedule *s) {
         bool shared = users[node->id] > 1 && (t.cost > SHARED_COST || t.loads > SHARED_LOADS);
         shared &= !s->scatters[node->id]; /* which is as large as all of the input */
         if (shared || t.nodes > TREE_NODES) make_base_real(s, node);
-        if (s->real[s->below[node->id]->id]) tree[node->id] = (Tree){0, 1, 1};
+        if (s->real[s->below[node->id]->id]) tree[node->id] = (Tree){.loads = 1, .nodes = 1};
     }
     settle_strided(s);
 }

@@ -72,6 +72,7 @@ BODY(no_batch, cb_matmul(in[X], cb_transpose(cb_slice(in[BATCH], 0, 0, 0), 1, 2)
 BODY(two_halves,
      cb_add(matmul(),
             cb_cat(((cb_tensor *[]){cb_slice(in[V], 0, 0, 5), cb_slice(in[V], 0, 3, 14)}), 2, 0)))
+BODY(padded, cb_add(matmul(), cb_pad(cb_slice(in[V], 0, 0, 11), cb_dims(2, 3))))
 BODY(many, cb_add(cb_matmul(in[BATCH], in[W]), in[V]))
 BODY(shared, cb_matmul(in[X], cb_transpose(in[BATCH], 1, 2)))
 BODY(repeated, cb_matmul(cb_expand(in[X], cb_dims(3, 16, 8)), cb_expand(in[W], cb_dims(3, 8, 16))))
@@ -111,7 +112,8 @@ static const Case cases[] = {
     {"other result", other_result, CB_F32, "matmul f32"},
     {"there and back", there_and_back, CB_F32, "matmul f32"},
     {"scaled there and back", scaled_there_and_back, CB_F32, "matmul f32"},
-    {"two halves", two_halves, CB_F32, "matmul f32"},
+    {"two halves", two_halves, CB_F32, "matmul f32 bias f32"}, /* each row reads them: stored */
+    {"padded", padded, CB_F32, "matmul f32"},
     {"no columns", no_columns, CB_F32, ""},
     {"no batch", no_batch, CB_F32, ""},
     {"many", many, CB_F32, "matmul f32 bias f32"},
