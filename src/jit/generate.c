@@ -7,8 +7,9 @@
  * compile time stays linear in the plan. When one file fails, nothing is used and the reason is
  * kept.
  *
- * Small kernels that differ in numbers alone, a step of an unrolled recurrence each or a cell that
- * is written, share one function, too, where a plan has many of them. */
+ * Kernels that differ in numbers alone, a step of an unrolled recurrence each or a cell that is
+ * written, share one function, too, where a plan has many of them; large ones where these are no
+ * sizes. */
 #include "jit/generate.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -23,6 +24,7 @@ enum {
     COMPILERS = 2,
     SMALL_POINTS = 4096, /* a number that is an argument costs nothing there that one sees */
     SHARED_LEAST = 3,    /* kernels that differ in numbers become one function */
+    SHARED_LARGE = 8,    /* the same of larger ones, which differ in no size */
     SLIGHT_RUN = 32,     /* lanes of a run: two vectors of AVX-512 */
     SLIGHT_POINTS = 1024 /* and all of them */
 };
@@ -148,27 +150,41 @@ static void find_code(Kernels *kernels, PlanSizes sizes, Generated *out) {
 
 /* ---- kernels of one plan that differ in numbers ---------------------------------------------- */
 
-static int list_small(const Kernels *kernels, int *small) {
+static bool is_small(const Kernel *kernel) {
+    return kernel->outer_size * kernel->inner_size <= SMALL_POINTS;
+}
+
+static int list_first(const Kernels *kernels, int *first) {
     int count = 0;
-    for (int k = 0; k < length(kernels->plan->kernel); k++) {
-        const Kernel *kernel = kernels->plan->kernel[k];
-        int64_t points = kernel->outer_size * kernel->inner_size;
-        if (kernels->same[k] == k && points <= SMALL_POINTS) small[count++] = k;
-    }
+    for (int k = 0; k < length(kernels->plan->kernel); k++)
+        if (kernels->same[k] == k) first[count++] = k;
     return count;
 }
 
-/* Those of the family of small[i], which have the code of that one from now on. */
-static void share(Kernels *kernels, const int *small, int count, int i) {
-    FamilyKernel *family = kernels->family, *first = &family[small[i]];
+/* Whether numbers of one text may be arguments: where there are few points any, else those that
+ * tell places and values, which cost a loop nothing, and no sizes. */
+static bool may_share(const Kernel *a, const Kernel *b) {
+    bool small = is_small(a);
+    if (small || is_small(b)) return small && is_small(b);
+    for (int i = 0; i < length(a->axis); i++)
+        if (a->axis[i].size != b->axis[i].size) return false;
+    return true;
+}
+
+/* Those of the family of at[i], which have the code of that one from now on. */
+static void share(Kernels *kernels, const int *at, int count, int i) {
+    FamilyKernel *family = kernels->family, *first = &family[at[i]];
     FamilyKernel **member = arena_new_array(kernels->arena, FamilyKernel *, count);
-    int members = 0;
-    for (int j = i; j < count; j++)
-        if (family[small[j]].key[0] == first->key[0] && family[small[j]].key[1] == first->key[1])
-            member[members++] = &family[small[j]];
-    if (members < SHARED_LEAST) return;
+    const Kernel **kernel = kernels->plan->kernel;
+    int members = 0, least = is_small(kernel[at[i]]) ? SHARED_LEAST : SHARED_LARGE;
+    for (int j = i; j < count; j++) {
+        FamilyKernel *other = &family[at[j]];
+        bool same = other->key[0] == first->key[0] && other->key[1] == first->key[1];
+        if (same && may_share(kernel[at[i]], kernel[at[j]])) member[members++] = other;
+    }
+    if (members < least) return;
     family_choose_shared(member, members);
-    for (int m = 1; m < members; m++) kernels->code_of[member[m] - family] = small[i];
+    for (int m = 1; m < members; m++) kernels->code_of[member[m] - family] = at[i];
 }
 
 static int64_t longest_run(const Kernel *kernel) {
@@ -179,31 +195,30 @@ static int64_t longest_run(const Kernel *kernel) {
 }
 
 /* Where the functions that are left are many. */
-static void find_slight(Kernels *kernels, const int *small, int count) {
+static void find_slight(Kernels *kernels, const int *at, int count) {
     int functions = 0;
     for (int i = 0; i < count; i++) {
-        int k = small[i];
+        int k = at[i];
         const Kernel *kernel = kernels->plan->kernel[k];
         kernels->slight[k] = kernels->code_of[k] == k && longest_run(kernel) <= SLIGHT_RUN &&
                              kernel->outer_size * kernel->inner_size <= SLIGHT_POINTS;
         functions += kernels->slight[k];
     }
-    for (int i = 0; i < count && functions < SHARING_KERNELS; i++)
-        kernels->slight[small[i]] = false;
+    for (int i = 0; i < count && functions < SHARING_KERNELS; i++) kernels->slight[at[i]] = false;
 }
 
-static void share_small(Kernels *kernels) {
+static void share_functions(Kernels *kernels) {
     Arena *arena = kernels->arena;
     int kernel_count = length(kernels->plan->kernel);
-    int *small = arena_new_array(arena, int, kernel_count + 1);
-    int count = list_small(kernels, small);
+    int *at = arena_new_array(arena, int, kernel_count + 1);
+    int count = list_first(kernels, at);
     if (count < SHARING_KERNELS) return;
     kernels->family = arena_new_array(arena, FamilyKernel, kernel_count + 1);
     for (int i = 0; i < count; i++)
-        kernels->family[small[i]] = family_kernel(kernels->plan->kernel[small[i]], arena);
+        kernels->family[at[i]] = family_kernel(kernels->plan->kernel[at[i]], arena);
     for (int i = 0; i < count; i++)
-        if (!kernels->family[small[i]].holes.argument) share(kernels, small, count, i);
-    find_slight(kernels, small, count);
+        if (!kernels->family[at[i]].holes.argument) share(kernels, at, count, i);
+    find_slight(kernels, at, count);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -315,7 +330,7 @@ static Kernels read_kernels(const Plan *plan, PlanSizes sizes, Arena *kept, Gene
     kernels.slight = arena_new_array(arena, bool, count + 1);
     kernels.code_of = arena_new_array(arena, int, count + 1);
     memcpy(kernels.code_of, kernels.same, sizeof(int) * (size_t)count);
-    if (!sizes.vary) share_small(&kernels);
+    if (!sizes.vary) share_functions(&kernels);
     for (int k = 0; k < count; k++) out->functions += kernels.code_of[k] == k;
     return kernels;
 }
