@@ -21,7 +21,6 @@ typedef struct EndPattern {
     const Store *store;
     int out; /* plan value of the result */
     cb_dtype dtype;
-    bool precise;             /* the option */
     int64_t channels, stride; /* of the channel dim in the result */
     int scale, bias, residual;
     bool relu;
@@ -86,7 +85,7 @@ static bool match_product(EndPattern *p, const Expr *e) {
 /* The result is rounded once, when it is stored. */
 static const Expr *without_rounding(const EndPattern *p, const Expr *e) {
     bool rounds = e->op == OP_to && e->imm.i == p->dtype && p->dtype == CB_BF16;
-    return rounds && !p->precise ? e->input[0] : e;
+    return rounds ? e->input[0] : e;
 }
 
 /* result * scale + bias + residual, where any may be missing. */
@@ -122,8 +121,8 @@ KnownEnd known_end(const Plan *plan, const Step *step) {
     bool same = plan->value[step->in[0]].dtype == dtype; /* sums of halves may be wide */
     if (step->kernel < 0 || !info->channels || !same) return none;
     if (dtype != CB_F32 && dtype != CB_BF16) return none;
+    if (dtype == CB_BF16 && plan->ambient.precise) return none; /* each op rounds */
     EndPattern p = {.kernel = plan->kernel[step->kernel],
-                    .precise = plan->ambient.precise,
                     .out = step->out,
                     .dtype = dtype,
                     .scale = -1,

@@ -266,8 +266,21 @@ static void compare_axes(Schedule *s, Kernel *kernel) {
         kernel->axis[a].varies = kernel->axis[a].size != other[a].size || other[a].varies;
 }
 
+/* A store narrows what it gets: a value that was rounded to the same halves before goes there as it
+ * was. Adding stores need it rounded. */
+static void round_once(Kernel *kernel) {
+    for (int i = 0; i < length(kernel->store); i++) {
+        Store *store = &kernel->store[i];
+        cb_dtype dtype = kernel->buffer[store->buffer].dtype;
+        const Expr *e = store->value;
+        if (e->op != OP_to || e->imm.i != dtype || store->mode == STORE_ADD) continue;
+        if (dtype_is_half(dtype)) store->value = expr_to(kernel, e->input[0], CB_F32);
+    }
+}
+
 static int add_kernel(Schedule *s, Kernel *kernel) {
     name_kernel(s, kernel);
+    round_once(kernel);
     compare_axes(s, kernel);
     choose_form(kernel, s->machine);
     push(s->plan->arena, s->plan->kernel, kernel_copy(kernel, s->plan->arena));
