@@ -13,6 +13,7 @@ typedef enum Helper {
     HELPER_to_i32_f32, /* int32_t to_i32_f32(float): truncates; NaN gives 0 */
     HELPER_to_i64_f32,
     HELPER_to_i64_f64,
+    HELPER_from_i64,  /* from_i64_f64, from_i64_f32: what a cast does, in vectors */
     HELPER_floor,     /* floor_quotient, floor_remainder of int64_t */
     HELPER_order_f32, /* order_f32, unorder_f32: integers in the order of floats */
     HELPER_order_f64,

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { CAST_ARITHMETIC = 3, CAST_WIDE_ARITHMETIC = 1 }; /* that pay for casts in vectors: to f64 */
+
 /* ---- literals ---------------------------------------------------------------------------- */
 
 /* printf writes the decimal point of the host's locale. */
@@ -182,6 +184,30 @@ static Phrase from_bool(Emit *e, cb_dtype to, Phrase text) {
                    arena_format(e->arena, "%s ? %s : %s", text_operand(e->arena, text), one, zero));
 }
 
+/* Arithmetic on floats beside the conversions of a kernel. */
+static int float_arithmetic(const Emit *e) {
+    int cost = 0;
+    for (int id = 0; id < e->count; id++) {
+        const Expr *x = e->kernel->expr[id];
+        bool counts = e->info.expr[id].users && x->op < OP_COUNT && x->op != OP_to;
+        if (counts && dtype_is_float(x->dtype)) cost += op_info(x->op)->cost;
+    }
+    return cost;
+}
+
+/* AVX2 has no instruction for 64-bit integers, so that a loop with a cast of one stays scalar. That
+ * is faster where nothing much follows. */
+static bool casts_slowly(const Emit *e, cb_dtype from, cb_dtype to) {
+    bool vector = e->lane_axis != NO_LANE && e->target->helper[HELPER_from_i64];
+    int pays = to == CB_F64 ? CAST_WIDE_ARITHMETIC : CAST_ARITHMETIC;
+    return vector && from == CB_I64 && dtype_is_float(to) && float_arithmetic(e) >= pays;
+}
+
+static Phrase from_i64(Emit *e, cb_dtype to, Phrase text) {
+    e->usage->helper[HELPER_from_i64] = true;
+    return call(e, to == CB_F64 ? "from_i64_f64" : "from_i64_f32", text);
+}
+
 /* What scalar_convert does, for one value. */
 static Phrase to_text(Emit *e, cb_dtype from, cb_dtype to, Phrase text) {
     if (to == CB_BOOL)
@@ -191,6 +217,7 @@ static Phrase to_text(Emit *e, cb_dtype from, cb_dtype to, Phrase text) {
         return text_widen(
             e, to, text_narrow(e, to, from == CB_F32 ? text : to_text(e, from, CB_F32, text)));
     if (from == CB_BOOL && dtype_is_float(to)) return from_bool(e, to, text);
+    if (casts_slowly(e, from, to)) return from_i64(e, to, text);
     bool down = dtype_is_float(from) && !dtype_is_float(to);
     return down ? from_float(e, from, to, text) : cast(e, to, text);
 }
@@ -210,6 +237,13 @@ static Phrase operand(Emit *e, const Expr *user, const Expr *x) {
     bool narrow = compares(user->op) && fits_int(e, user->input[0]) && fits_int(e, user->input[1]);
     narrow |= user->op == OP_to;
     return text_index(e, x, narrow);
+}
+
+/* What its operand is converted from: a position that fits is an int. */
+static cb_dtype converted_from(const Emit *e, const Expr *x) {
+    const Expr *from = x->input[0];
+    bool narrow = e->local[from->id].plain && !e->local[from->id].name.text && fits_int(e, from);
+    return narrow ? CB_I32 : from->dtype;
 }
 
 /* op_sub_f32(t3, 1.0f) */
@@ -254,7 +288,7 @@ static bool hides_sum(const Emit *e, const Expr *x) {
 static Phrase op_value(Emit *e, const Expr *x) {
     Phrase argument[3];
     for (int i = 0; i < x->input_count; i++) argument[i] = operand(e, x, x->input[i]);
-    if (x->op == OP_to) return to_text(e, x->input[0]->dtype, x->imm.i, argument[0]);
+    if (x->op == OP_to) return to_text(e, converted_from(e, x), x->imm.i, argument[0]);
     cb_dtype compute = x->op == OP_where ? x->input[1]->dtype : x->input[0]->dtype;
     if (emit_calls_apart(e, x)) return call_apart(e, x, argument);
     if (e->target->hides_sums && hides_sum(e, x))

@@ -438,6 +438,54 @@ static void test_precise_epilogue(void **state) {
     cb_set_option("precise", "0");
 }
 
+static int converted(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    outputs[0] = cb_to(inputs[0], CB_F32);
+    outputs[1] = cb_tanh(outputs[0]); /* pays for conversions in vectors */
+    outputs[2] = cb_to(inputs[1], CB_F64);
+    outputs[3] = cb_mul(outputs[2], 0.5);
+    return 4;
+}
+
+static int converted_alone(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    outputs[0] = cb_to(inputs[0], CB_F32);
+    return 1;
+}
+
+/* Integers beside where one float ends and the next begins, in vectors: what a cast gives. */
+static void test_wide_integers(void **state) {
+    (void)state;
+    enum { N = 4096 };
+    static int64_t number[N];
+    cb_scope_open();
+    for (int i = 0; i < N; i++) {
+        int64_t middle = ((1 << 23) + i % 7) * 2 + 1; /* of two f32 */
+        int64_t beside = i / 8 % 5 - 2, value = (middle << i % 38) + beside;
+        number[i] = i / 40 % 2 ? -value : value;
+    }
+    number[0] = INT64_MAX, number[1] = INT64_MIN, number[2] = 0, number[3] = -1;
+    number[4] = (1ll << 53) + 1, number[5] = -(1ll << 53) - 1, number[6] = INT64_MAX - 511;
+    cb_tensor *x = cb_from_data(number, CB_I64, N), *in[] = {x, x}, *out[4];
+    cb_function *fast = cb_compile_n(converted, NULL, "backend=c");
+    cb_function *alone = cb_compile_n(converted_alone, NULL, "backend=c");
+    assert_int_equal(cb_call_n(fast, in, 2, out, 4), 4);
+    for (int i = 0; i < N; i++) {
+        assert_true(((const float *)cb_data(out[0]))[i] == (float)number[i]);
+        assert_true(((const double *)cb_data(out[2]))[i] == (double)number[i]);
+    }
+    assert_int_equal(cb_call_n(alone, in, 1, out, 4), 1);
+    char *text = cb_explain(fast), *other = cb_explain(alone);
+    assert_non_null(strstr(text, "= from_i64_f32("));
+    assert_non_null(strstr(text, "= from_i64_f64("));
+    assert_null(strstr(other, "from_i64_f32("));
+    cb_free_text(text);
+    cb_free_text(other);
+    cb_function_free(fast);
+    cb_function_free(alone);
+    cb_scope_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nested),
@@ -450,6 +498,7 @@ int main(void) {
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_precise),
         cmocka_unit_test(test_precise_epilogue),
+        cmocka_unit_test(test_wide_integers),
         cmocka_unit_test(test_switches),
         cmocka_unit_test(test_modes),
         cmocka_unit_test(test_errors),

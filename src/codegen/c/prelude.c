@@ -109,6 +109,25 @@ const Target c_target = {
         "    int64_t i = (a >= -0x1p63) & (a < 0x1p63) ? (int64_t)a : low;\n"
         "    return (a <= -1.0) | (a >= 1.0) ? i : 0;\n"
         "}\n",
+    /* Both halves as doubles, 2^52 and 2^84 above what they are; the last sum alone rounds. On the
+     * way to f32 what is lost above 2^53 leaves an odd bit, so that it decides where it is half way
+     * between two. */
+    .helper[HELPER_from_i64] =
+        "#if defined __AVX2__ && !defined __AVX512DQ__\n"
+        "static inline double from_i64_f64(int64_t a) {\n"
+        "    union { int64_t i; double f; } low = {(a & 0xffffffffL) | 0x4330000000000000L};\n"
+        "    union { int64_t i; double f; } high = {\n"
+        "        (int64_t)((__UINT64_TYPE__)a >> 32) ^ 0x4530000080000000L};\n"
+        "    return (high.f - 0x1.00000801p84) + low.f;\n"
+        "}\n"
+        "static inline float from_i64_f32(int64_t a) {\n"
+        "    int64_t odd = (a | ((a & 2047) + 2047)) & -2048;\n"
+        "    return (float)from_i64_f64((a > 1L << 53) | (a < -(1L << 53)) ? odd : a);\n"
+        "}\n"
+        "#else\n"
+        "static inline double from_i64_f64(int64_t a) { return (double)a; }\n"
+        "static inline float from_i64_f32(int64_t a) { return (float)a; }\n"
+        "#endif\n",
     .helper[HELPER_floor] = "static inline int64_t floor_quotient(int64_t a, int64_t b) {\n"
                             "    int64_t q = a / b;\n"
                             "    return q - ((a - q * b != 0) & ((a < 0) != (b < 0)));\n"
