@@ -203,6 +203,14 @@ bool expr_uses_inner(const Kernel *kernel, const Expr *expr);
 /* Where conditions on the coordinate along axis change, ascending; and the kernel for points
  * low <= coordinate < high alone, or for one point, whose coordinate is a constant. pieces.c. */
 int64_t *kernel_edges(Kernel *kernel, int axis, Arena *arena);
+enum {
+    PIECES_MANY = 8,  /* an element that asks for so many conditions costs as much as a store */
+    PIECES_MAX = 128, /* loops of their own for ranges with other conditions */
+    PIECE_SHORT = 8   /* along fewer lanes on average a loop costs more than its elements */
+};
+/* Whether a row along axis is made of many pieces of a few elements, as of a stack along the last
+ * dim: each is walked across the rows then. */
+bool kernel_in_short_pieces(Kernel *kernel, int axis);
 Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high);
 Kernel *kernel_point(const Kernel *kernel, int axis, int64_t at);
 /* The piece as a kernel that has no other points: its coordinate counts from 0. */

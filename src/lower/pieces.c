@@ -26,14 +26,22 @@ static void insert(Arena *arena, int64_t **edge, int64_t at) {
     (*edge)[place] = at;
 }
 
+/* Of a kernel that has no stores yet everything counts. */
 int64_t *kernel_edges(Kernel *kernel, int axis, Arena *arena) {
     int64_t *edge = NULL;
-    const bool *live = kernel_live(kernel, arena);
+    const bool *live = length(kernel->store) ? kernel_live(kernel, arena) : NULL;
     for (int id = 0, count = length(kernel->expr); id < count; id++) {
-        int64_t at = live[id] ? edge_of(kernel, kernel->expr[id], axis) : -1;
+        int64_t at = !live || live[id] ? edge_of(kernel, kernel->expr[id], axis) : -1;
         if (at > 0 && at < kernel->axis[axis].size) insert(arena, &edge, at);
     }
     return edge;
+}
+
+bool kernel_in_short_pieces(Kernel *kernel, int axis) {
+    if (kernel->axis[axis].varies) return false; /* what varies chooses no loops */
+    int64_t pieces = length(kernel_edges(kernel, axis, kernel->arena)) + 1;
+    return pieces >= PIECES_MANY && pieces <= PIECES_MAX &&
+           kernel->axis[axis].size < pieces * PIECE_SHORT;
 }
 
 static Expr *rebuild(Kernel *piece, const Expr *e, Expr *const *made) {

@@ -171,6 +171,7 @@ static void lay_short_axis(Schedule *s, Group *group) {
     int64_t size = axis_typical(group->trial, last);
     if (axis_typical(group->trial, last - 1) < s->machine->short_row) return;
     bool is_short = size < s->machine->short_row && size > 1;
+    is_short |= kernel_in_short_pieces(group->trial, last);
     is_short = is_short && is_plain_walk(group->trial, last);
     if (!is_short && !may_run_flat(s, group->trial, last)) return;
     Domain laid = before;

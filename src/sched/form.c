@@ -48,11 +48,21 @@ static bool has_short_rows(const Kernel *kernel, const DeviceMachine *machine) {
     return kernel->outer_size >= machine->many_rows || varies(kernel, false);
 }
 
+/* The rows of a pointwise kernel (lay_short_axis) are parts enough. */
+static bool folds(const Kernel *kernel) {
+    for (int s = 0; s < length(kernel->store); s++)
+        if (kernel->store[s].mode != STORE_SET) return true;
+    for (int i = 0; i < length(kernel->expr); i++)
+        if (kernel->expr[i]->op == EX_reduce) return true;
+    return false;
+}
+
 static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
     int inner = length(kernel->axis) > kernel->outer_count ? length(kernel->axis) - 1 : -1;
     int outer = kernel->outer_count - 1, along_inner = 0, along_outer = 0;
     if (inner < 0 || kernel_has_scan(kernel)) return FORM_TILE;
     if (has_short_rows(kernel, machine)) return FORM_TILE;
+    if (!folds(kernel) && kernel_in_short_pieces(kernel, inner)) return FORM_TILE;
     for (int i = 0; i < length(kernel->expr); i++) {
         if (kernel->expr[i]->op != EX_load) continue;
         Expr *index = kernel->expr[i]->input[0];
@@ -76,15 +86,6 @@ static int64_t most_bins(const Kernel *kernel, int64_t most) {
         most = least(most, BIN_CHUNKS);
     }
     return most;
-}
-
-/* The rows of a pointwise kernel (lay_short_axis) are parts enough. */
-static bool folds(const Kernel *kernel) {
-    for (int s = 0; s < length(kernel->store); s++)
-        if (kernel->store[s].mode != STORE_SET) return true;
-    for (int i = 0; i < length(kernel->expr); i++)
-        if (kernel->expr[i]->op == EX_reduce) return true;
-    return false;
 }
 
 /* Of its points, each of which reads and writes a buffer once: less of one that is indexed. */

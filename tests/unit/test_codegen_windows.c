@@ -200,9 +200,10 @@ static void test_many_pieces(void **state) {
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
     const char *const text[] = {many_pieces(arena, "flat", "outer a0:640", 32),
-                                many_pieces(arena, "rows", "outer a0:20, outer a1:32", 1)};
-    check_all(text, 2);
-    for (int i = 0; i < 2; i++) {
+                                many_pieces(arena, "rows", "outer a0:20, outer a1:32", 1),
+                                many_pieces(arena, "narrow", "outer a0:200", 10)};
+    check_all(text, 3);
+    for (int i = 0; i < 3; i++) {
         assert_int_equal(occurrences(source(arena, text[i]), "#pragma omp simd"), 20);
         assert_int_equal(occurrences(source(arena, text[i]), "op_where"), 0);
     }
@@ -234,6 +235,32 @@ static void test_stack_of_points(void **state) {
         " t2 = f32 where t0, t1, 0:f32 store b1[((a0*70)+a1)] = t2 }";
     check_all(&many, 1);
     assert_true(occurrences(source(arena, many), "#pragma omp simd") < 9);
+    arena_free(arena);
+}
+
+/* cb_cat of twenty of three columns, the first of one: too many for points, and none long enough
+ * for lanes along it. Blocks of rows are as large as what they write may be. */
+static void test_stack_of_pieces(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Buffer text = buffer_new(arena);
+    put(&text, "kernel pieces(outer a0:700, inner a1:58) tile split 1 { b0: in f32[2200]"
+               " b1: out f32[40600] t0 = f32 load b0[((a0*3)+2)]");
+    for (int i = 0; i < 19; i++)
+        putf(&text,
+             " t%d = bool ge [a1], %d:i64 t%d = f32 load b0[(((a0*3)+a1)+%d)] if t%d"
+             " t%d = f32 mul t%d, %d:f32 t%d = f32 where t%d, t%d, t%d",
+             4 * i + 1, 3 * i + 1, 4 * i + 2, i, 4 * i + 1, 4 * i + 3, 4 * i + 2, i + 2, 4 * i + 4,
+             4 * i + 1, 4 * i + 3, 4 * i);
+    put(&text, " store b1[((a0*58)+a1)] = t76 }");
+    const char *const kernel = buffer_text(&text);
+    check_all(&kernel, 1);
+    const char *code = source(arena, kernel); /* its first piece is a copy */
+    assert_int_equal(occurrences(code, "for (int l = 0;"), 20);
+    assert_int_equal(occurrences(code, "#pragma omp simd"), 19);
+    assert_int_equal(occurrences(code, " ? b"), 0);
+    assert_int_equal(occurrences(code, "run < 64 ?"), 1);
     arena_free(arena);
 }
 
@@ -270,6 +297,7 @@ int main(void) {
         cmocka_unit_test(test_pieces_of_two_axes),
         cmocka_unit_test(test_rows_as_lanes),
         cmocka_unit_test(test_stack_of_points),
+        cmocka_unit_test(test_stack_of_pieces),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();

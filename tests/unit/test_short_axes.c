@@ -59,6 +59,31 @@ static void stacks_along_a_short_last_axis(void **state) {
     executable_free(e);
 }
 
+/* Of so many that each element would ask for many conditions: lanes go across the rows, too,
+ * however many elements these have. */
+static void stacks_of_many(void **state) {
+    enum { N = 300, PIECES = 17 };
+    char text[4000];
+    int at = snprintf(text, sizeof text, "graph(x: f32[300, 17]) {\n  t0 = slice(x, 1, 0, 1)\n");
+    for (int i = 1; i < PIECES; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at,
+                       "  t%d = concat(t%d, slice(x, 1, %d, %d) * %d, dim=1)\n", i, i - 1,
+                       PIECES - i, PIECES - i + 1, i + 1);
+    snprintf(text + at, sizeof text - (size_t)at, "  return t%d\n}", PIECES - 1);
+    Executable *e = executable_of(state, text, NULL);
+    cb_tensor *x = ramp(cb_dims(N, PIECES), 0, 1), *out;
+    assert_true(run_executable(e, &x, &out));
+    const float *from = cb_data(x), *to = cb_data(out);
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < PIECES; k++)
+            expect_near(to[PIECES * i + k], (k + 1) * from[PIECES * i + (k ? PIECES - k : 0)], 0);
+    const Plan *plan = executable_plan(e);
+    assert_int_equal(length(plan->kernel), 1);
+    assert_int_equal(plan->kernel[0]->form, FORM_TILE);
+    assert_int_equal(plan->kernel[0]->outer_size, *(const bool *)*state ? N : N * PIECES);
+    executable_free(e);
+}
+
 /* Nearest neighbours of twice the size: rows are found by a division, lanes go along what is
  * doubled. */
 static void repeats_along_a_short_last_axis(void **state) {
@@ -157,13 +182,10 @@ static void lanes_along_rows_of_channels(void **state) {
 static int run_engine(bool generate) {
     void *state = &generate;
     const struct CMUnitTest tests[] = {
-        ONE(short_last_axes),
-        ONE(stacks_along_a_short_last_axis),
-        ONE(repeats_along_a_short_last_axis),
-        ONE(rows_of_a_few_elements),
-        ONE(a_value_for_each_column),
-        ONE(lanes_across_folded_rows),
-        ONE(lanes_along_rows_of_channels),
+        ONE(short_last_axes),          ONE(stacks_along_a_short_last_axis),
+        ONE(stacks_of_many),           ONE(repeats_along_a_short_last_axis),
+        ONE(rows_of_a_few_elements),   ONE(a_value_for_each_column),
+        ONE(lanes_across_folded_rows), ONE(lanes_along_rows_of_channels),
     };
     return cmocka_run_group_tests_name(generate ? "C" : "VM", tests, NULL, NULL);
 }

@@ -35,6 +35,7 @@ struct CKernel {
     bool tail;         /* runs need not be a multiple of strip */
     bool in_strip;     /* lane l of the run is lane j of its strip */
     bool in_tail;      /* the same, behind the last strip */
+    bool scalar;       /* its lanes are no vectors */
     bool split;
     int64_t columns; /* of an ARRAY kernel with flat sweeps: elements of its rows; else 0 */
     bool flat;       /* in such a sweep: lane l is element l of all rows */

@@ -1,21 +1,28 @@
 /* A kernel in pieces (lower/pieces.c), each a loop of lanes without the conditions that its range
- * decides: one after the other along the lanes or an axis before them, or, for the short last axis
- * of a stack, all of them for each block of lanes. Rows that are folded go piece by piece into the
- * accumulators of the whole row:
+ * decides: one after the other along the lanes or an axis before them, or, where they are the short
+ * ones of a stack's last axis, all of them for each block of lanes, which go across the rows. Rows
+ * that are folded go piece by piece into the accumulators of the whole row:
  *
  *     any(roll(x, 1, 1) != x)     uint8_t r9 = 0;
  *                                 { from = 0, to = 1:     ... r9 = r9 | q7[0]; }
  *                                 { from = 1, to = 131:   ... r9 = r9 | q6[0]; }
  */
+#include "base/round.h"
 #include "codegen/c/kernel.h"
 
 enum {
-    PIECES_MAX = 128,      /* loops of their own for ranges with other conditions */
-    PIECES_TWICE_MAX = 32, /* the same of two coordinates */
-    POINTS_MAX = 16,       /* loops of their own for the points of a stack */
-    ROW_PIECES_MAX = 8,    /* of a row that is folded */
-    PIECE_LANES = 32       /* of a range along the lanes, on average */
+    PIECES_TWICE_MAX = 32,  /* loops for ranges of two coordinates */
+    POINTS_MAX = 16,        /* longest row whose lanes go across the rows, whatever its pieces */
+    STACK_BYTES = 16 << 10, /* of its rows are written at a time, */
+    STACK_LANES = 64,       /* and so many at the least */
+    ROW_PIECES_MAX = 8,     /* of a row that is folded */
+    PIECE_LANES = 32        /* of a range along the lanes, on average */
 };
+
+/* So many elements pay for a loop of their own; of many pieces each asks many conditions. */
+static int64_t piece_lanes(int64_t pieces) {
+    return pieces < PIECES_MANY ? PIECE_LANES : PIECE_SHORT;
+}
 
 /* A condition on the lane's coordinate is a mask over every vector, and a masked load far outside
  * of its buffer traps in the processor; one on another coordinate is asked for every block of
@@ -25,7 +32,7 @@ static void choose_pieces(CKernel *c, int axis, int64_t most) {
     if (c->shape != SHAPE_NESTED || c->inner_count || c->turns) return;
     for (; axis >= 0 && !c->edge; axis--) {
         int64_t *edge = kernel_edges(c->e.kernel, axis, c->e.arena);
-        int64_t pieces = length(edge) + 1, lanes = axis == c->e.lane_axis ? PIECE_LANES : 1;
+        int64_t pieces = length(edge) + 1, lanes = axis == c->e.lane_axis ? piece_lanes(pieces) : 1;
         bool long_enough = axis_typical(c->e.kernel, axis) >= pieces * lanes;
         if (pieces > 1 && pieces <= most && long_enough) c->edge = edge, c->piece_axis = axis;
     }
@@ -80,25 +87,58 @@ static void item_in_pieces(CKernel *c, int first, int last) {
     emit_close(e);
 }
 
-/* The points of a stack along a short last axis, whose conditions ask for that alone. */
+/* Pieces of a short last axis, as of a stack along a new last dim, whose conditions ask for that
+ * alone. */
 static bool is_stack(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
+    int axis = kernel->outer_count;
     bool plain = c->inner_count == 1 && !c->reduce_count && !c->split && !c->any_stream;
     if (c->shape != SHAPE_ARRAY || !plain || kernel_has_scan(kernel)) return false;
-    if (axis_typical(kernel, kernel->outer_count) > POINTS_MAX) return false; /* each is compiled */
-    return length(kernel_edges(c->e.kernel, kernel->outer_count, c->e.arena)) > 0;
+    bool is_short = axis_typical(kernel, axis) <= POINTS_MAX; /* each is compiled */
+    return (is_short || kernel_in_short_pieces(c->e.kernel, axis)) &&
+           length(kernel_edges(c->e.kernel, axis, c->e.arena)) > 0;
 }
 
-static void item_by_points(CKernel *c) {
+/* Each piece writes a few elements of every row of a block, and the next one those beside them:
+ * what the block writes stays in L1 until its lines are full. */
+static int64_t stack_lanes(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int64_t row = 0;
+    for (int s = 0; s < c->store_count; s++)
+        row += kernel->axis[kernel->outer_count].size *
+               (int64_t)cb_dtype_size(kernel->buffer[kernel->store[s].buffer].dtype);
+    int64_t lanes = STACK_BYTES / row / STACK_LANES * STACK_LANES;
+    return lanes < STACK_LANES ? STACK_LANES : lanes;
+}
+
+/* Stores far apart are one by one, whatever the loop: vectors make a copy a fifth faster, and cost
+ * the compiler three times as much. */
+static bool copies(const CKernel *piece) {
+    const Emit *e = &piece->e;
+    for (int b = 0; b < length(e->kernel->buffer); b++)
+        if (dtype_is_half(e->kernel->buffer[b].dtype)) return false; /* converted several at once */
+    for (int id = 0; id < e->count; id++) {
+        int op = e->kernel->expr[id]->op;
+        if (e->info.expr[id].users && op < OP_COUNT && op != OP_constant) return false;
+    }
+    return true;
+}
+
+static void item_across_pieces(CKernel *c) {
     Emit *e = &c->e;
     int axis = e->kernel->outer_count;
-    for (int64_t at = 0; at < e->kernel->axis[axis].size; at++) {
-        Kernel *point = kernel_point(e->kernel, axis, at);
-        CKernel *piece = c_prepare(point, NULL, e->usage, e->out);
+    int64_t *edge = kernel_edges(e->kernel, axis, e->arena), low = 0;
+    for (int i = 0; i <= length(edge); i++) {
+        int64_t high = i < length(edge) ? edge[i] : e->kernel->axis[axis].size;
+        Kernel *range = high - low == 1 ? kernel_point(e->kernel, axis, low)
+                                        : kernel_range(e->kernel, axis, low, high);
+        CKernel *piece = c_prepare(range, NULL, e->usage, e->out);
         piece->e.indent = e->indent;
+        piece->scalar = length(edge) >= POINTS_MAX && copies(piece);
         emit_block(&piece->e);
         c_item(piece);
         emit_close(&piece->e);
+        low = high;
     }
 }
 
@@ -156,11 +196,12 @@ void c_row_in_pieces(CKernel *c, int pass) {
 void c_choose_pieces(CKernel *c) {
     choose_pieces(c, c->e.lane_axis, PIECES_MAX);
     choose_row_pieces(c);
+    if (is_stack(c)) c->lanes = least(c->lanes, stack_lanes(c));
 }
 
 void c_item_in_pieces(CKernel *c) {
     if (is_stack(c))
-        item_by_points(c);
+        item_across_pieces(c);
     else
         item_in_pieces(c, 0, length(c->edge));
 }

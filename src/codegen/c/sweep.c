@@ -42,8 +42,8 @@ static void body(CKernel *c, int pass) {
 }
 
 void c_open_lanes(CKernel *c, const char *reductions) {
-    c->e.usage->lane_loops++;
-    emit_directive(&c->e, "#pragma omp simd%s", reductions);
+    c->e.usage->lane_loops += !c->scalar;
+    if (!c->scalar) emit_directive(&c->e, "#pragma omp simd%s", reductions);
     emit_open(&c->e, "for (int l = 0; l < %s; l++)", c_count(c));
 }
 
