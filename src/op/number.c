@@ -117,7 +117,6 @@ bool pow_may_vary(int operand, const cb_operand *number) {
     if (operand == 0) return near != 2;
     for (size_t i = 0; i < sizeof special / sizeof *special; i++)
         if (near == special[i]) return false;
-    if (pow_needs_f64(value)) return false;
     return !may_be_refused(OP_pow, number);
 }
 
