@@ -114,8 +114,10 @@ static Node *build_view(Graph *graph, Op op, Node *input, Attrs *attrs, const Me
         return graph_op(graph, op, &input, 1, &canonical, NULL);
     }
     if (identity_view(op, attrs, input, result)) return input;
-    if (op == OP_window && input->rank == 0)
-        return node_reshape(graph, input, result->rank, result->size);
+    if (op == OP_window && input->rank == 0) { /* the element, or a window of nothing */
+        static const int64_t one[] = {1};
+        return call_slice(graph, node_reshape(graph, input, 1, one), 0, 0, result->size[0]);
+    }
     if (op == OP_slice) tighten_slice(attrs, result);
     return graph_intern(graph, op, result, &input, 1, attrs);
 }

@@ -49,6 +49,22 @@ static cb_tensor *half_of_sum(cb_tensor *x, cb_tensor *y) {
     return cb_relu(cb_mul(cb_add(x, y), 0.5));
 }
 
+/* A window of nothing, of a tensor without dims, is a call that backends can make again. */
+static cb_tensor *windows_of_nothing(cb_tensor *x) {
+    return cb_cat((cb_tensor *[]){cb_flip(cb_window(x, 0, 0), 0), cb_window(x, 0, 1)}, 2, 0);
+}
+
+static void windows_without_dims(void **state) {
+    (void)state;
+    for (int i = 0; i < GOOD; i++) {
+        cb_function *fast = cb_compile(windows_of_nothing, good[i]);
+        cb_tensor *x = cb_full(CB_NO_DIMS, 3.0);
+        for (int call = 0; call < 2; call++) expect_equal(cb_call(fast, x), windows_of_nothing(x));
+        expect_whole(fast);
+        cb_function_free(fast);
+    }
+}
+
 static void the_graph_is_as_called(void **state) {
     (void)state;
     cb_function *fast = cb_compile(half_of_sum, "backend=counting");
@@ -719,6 +735,7 @@ int main(void) {
                                        TEST(results_are_as_in_eager),
                                        TEST(numbers_beside_halves_are_as_given),
                                        TEST(draws_are_as_in_eager),
+                                       TEST(windows_without_dims),
                                        TEST(segments_are_graphs),
                                        TEST(autocast_is_in_the_graph),
                                        TEST(check_compares_them),
