@@ -317,12 +317,14 @@ static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, c
            node_number(graph, op_info(op)->name, number_from(own, value), dtype);
 }
 
-/* A power by a plain number where PyTorch computes none, but a root, which is NaN of -inf; and where
- * f32 would round an odd exponent to an even one. NULL: it is a power as any other. */
+/* A power by a plain number where PyTorch computes none, but a root, which is NaN of -inf (f16 has
+ * no such kernel there); and where f32 would round an odd exponent to an even one. NULL: it is a
+ * power as any other. */
 static Node *power_by_number(Graph *graph, Node *x, const Node *number) {
     if (number->op != OP_constant || !dtype_is_float(x->dtype)) return NULL;
     double exponent = scalar_convert(node_constant(number), number->dtype, CB_F64).f;
-    if (fabs(exponent) == 0.5) return call1(graph, exponent > 0 ? OP_sqrt : OP_rsqrt, x);
+    if (fabs(exponent) == 0.5 && x->dtype != CB_F16)
+        return call1(graph, exponent > 0 ? OP_sqrt : OP_rsqrt, x);
     if (x->dtype != CB_F32 || !pow_needs_f64(exponent)) return NULL;
     Node *wide = call_number(graph, OP_pow, node_convert(graph, x, CB_F64), exponent);
     return node_convert(graph, wide, CB_F32);

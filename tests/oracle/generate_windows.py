@@ -57,7 +57,7 @@ class Windows:
             if rank == 0: return
             kind = self.pick('pool', 'pool', 'window', 'pad', 'unfold', 'edges')
             if kind == 'pad':
-                further('pad', [self.number(-1, 2) for _ in range(2 * self.number(1, rank))], self.a_number(0.0, 1.0, -2.0))
+                further('pad', [self.number(-1, 2) for _ in range(2 * self.number(1, min(rank, 4)))], self.a_number(0.0, 1.0, -2.0))
             elif kind == 'edges':
                 further(self.pick('reflection_pad', 'replication_pad', 'circular_pad'),
                         [self.number(0, 2) for _ in range(2 * self.number(1, min(3, rank)))])

@@ -318,7 +318,7 @@ def power(a, b):
     else: result = np.power(x.lo, y.lo)
     ends = (y.lo == 0.5) & (np.isinf(x.lo) | (x.lo == 0)) # NumPy may take a square root; pow of -inf is inf, of -0.0 is 0.0
     result = np.where(ends, np.abs(x.lo), result)
-    if b.number and np.all(np.abs(y.lo) == 0.5): # a root, which is NaN of -inf and keeps the sign of a zero
+    if b.number and dtype != 'f16' and np.all(np.abs(y.lo) == 0.5): # a root, which is NaN of -inf and keeps the sign of a zero
         root = np.sqrt(x.lo)
         result = root if np.all(y.lo > 0) else 1 / root
     return store(around(np.asarray(result), dtype, 4), dtype)

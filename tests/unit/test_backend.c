@@ -51,7 +51,7 @@ static cb_tensor *half_of_sum(cb_tensor *x, cb_tensor *y) {
 
 /* A window of nothing, of a tensor without dims, is a call that backends can make again. */
 static cb_tensor *windows_of_nothing(cb_tensor *x) {
-    return cb_cat((cb_tensor *[]){cb_flip(cb_window(x, 0, 0), 0), cb_window(x, 0, 1)}, 2, 0);
+    return cb_mul(cb_flip(cb_window(x, 0, 0), 0), cb_window(x, 0, 1));
 }
 
 static void windows_without_dims(void **state) {

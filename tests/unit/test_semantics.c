@@ -475,12 +475,14 @@ static void random_calls_found(void **state) {
     expect_refused(clamp_300, sample[CB_U8], NULL, "the number 300 is no u8");
 }
 
-/* An exponent that is a number: 0.5 and -0.5 take roots, and whether one is odd is seen before it is
- * rounded to f32, but not to f16. */
+/* An exponent that is a number: 0.5 and -0.5 take roots but of f16, and whether one is odd is seen
+ * before it is rounded to f32, but not to f16. */
 static void powers_by_numbers(void **state) {
     (void)state;
     const double nan = (double)NAN;
     expect(root, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(nan, nan, nan));
+    expect(root, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(INFINITY, INFINITY, nan));
+    expect(inverse_root, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(0, 0, nan));
     expect(inverse_root, sample[CB_BF16], NULL, CB_BF16, cb_dims(3), VALUES(nan, nan, nan));
     expect(power_of_half, sample[CB_F32], NULL, CB_F32, cb_dims(3),
            VALUES(INFINITY, INFINITY, nan));

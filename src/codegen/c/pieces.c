@@ -103,7 +103,7 @@ static bool is_stack(CKernel *c) {
  * what the block writes stays in L1 until its lines are full. */
 static int64_t stack_lanes(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
-    int64_t row = 0;
+    int64_t row = 1; /* never 0 */
     for (int s = 0; s < c->store_count; s++)
         row += kernel->axis[kernel->outer_count].size *
                (int64_t)cb_dtype_size(kernel->buffer[kernel->store[s].buffer].dtype);
