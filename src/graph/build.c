@@ -39,12 +39,8 @@ Node *node_number(Graph *graph, const char *op, cb_operand number, cb_dtype dtyp
 
 /* ---- views -------------------------------------------------------------------------------- */
 
-static bool same_sizes(const Node *node, int rank, const int64_t *size) {
-    return node->rank == rank && (!rank || !memcmp(node->size, size, sizeof *size * (size_t)rank));
-}
-
 static Node *view_sizes(Graph *graph, Op op, int word, Node *node, int rank, const int64_t *size) {
-    if (!node || same_sizes(node, rank, size)) return node;
+    if (!node || node_has_sizes(node, rank, size)) return node;
     Meta meta = {.dtype = node->dtype, .rank = (uint8_t)rank};
     cb_dim_list sizes = {rank, {0}};
     if (rank) memcpy(meta.size, size, sizeof *size * (size_t)rank);
@@ -63,7 +59,7 @@ Node *node_reshape(Graph *graph, Node *node, int rank, const int64_t *size) {
 }
 
 static bool identity_view(Op op, const Attrs *attrs, const Node *input, const Meta *result) {
-    if (!same_sizes(input, result->rank, result->size)) return false;
+    if (!node_has_sizes(input, result->rank, result->size)) return false;
     cb_dim_list dims;
     switch (op) {
     case OP_permute:

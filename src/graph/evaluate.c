@@ -464,8 +464,7 @@ static bool evaluate_same_sizes(const Evaluator *evaluator, const Syntax *call, 
     Term other;
     if (!evaluate(evaluator, first, out) || !evaluate(evaluator, second, &other)) return false;
     const Node *x = out->node, *y = other.node;
-    if (x->rank == y->rank && !memcmp(x->size, y->size, sizeof *x->size * (size_t)x->rank))
-        return true;
+    if (node_has_sizes(x, y->rank, y->size)) return true;
     fail(CB_ERR_SHAPE, "%s: needs %.*s and %.*s of the same sizes", evaluator->formula,
          first->name.length, first->name.text, second->name.length, second->name.text);
     return false;

@@ -218,7 +218,12 @@ int64_t node_bytes(const Node *node) {
     return node_numel(node) * (int64_t)cb_dtype_size(node->dtype);
 }
 
+bool node_has_sizes(const Node *node, int rank, const int64_t *size) {
+    if (node->rank != rank) return false;
+    bool equal = !rank || node->size == size; /* without dims there may be no list */
+    return equal || !memcmp(node->size, size, sizeof *size * (size_t)rank);
+}
+
 bool node_same_meta(const Node *a, const Node *b) {
-    if (a->dtype != b->dtype || a->rank != b->rank) return false;
-    return a->size == b->size || !memcmp(a->size, b->size, sizeof(int64_t) * a->rank);
+    return a->dtype == b->dtype && node_has_sizes(a, b->rank, b->size);
 }

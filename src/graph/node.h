@@ -20,6 +20,7 @@ Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int
                   const Attrs *attrs, Node *expansion);
 /* The node that interning the same call would find: itself, unless the table is broken. */
 Node *node_lookup(const Graph *graph, const Node *node);
+bool node_has_sizes(const Node *node, int rank, const int64_t *size);
 bool node_same_meta(const Node *a, const Node *b);
 /* needed, by id: what these nodes are computed from, too. */
 void graph_need_inputs(const Graph *graph, bool *needed);

@@ -129,10 +129,6 @@ static Node *probability_entropy(const Classes *c, Node *target, double smoothin
     return call_loss_reduced(graph, op_info(c->op)->name, loss, c->reduction);
 }
 
-static bool same_sizes(const Node *a, const Node *b) {
-    return a->rank == b->rank && !memcmp(a->size, b->size, sizeof(int64_t) * a->rank);
-}
-
 /* One weight per class, in the sizes of x. */
 static bool spread_weight(Classes *c, Node *weight) {
     int64_t along[CB_MAX_RANK];
@@ -172,7 +168,7 @@ Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
             fail(CB_ERR_ARGUMENT, "cross_entropy: label_smoothing %g is not in 0..1", smoothing);
             return NULL;
         }
-        bool probabilities = dtype_is_float(target->dtype) && same_sizes(x, target);
+        bool probabilities = dtype_is_float(target->dtype) && node_has_sizes(x, target->rank, target->size);
         if (probabilities && ignore >= 0) {
             fail(CB_ERR_ARGUMENT, "cross_entropy: probabilities have no class to ignore");
             return NULL;
