@@ -12,7 +12,6 @@
  * f32. */
 #include "graph/expand/expand.h"
 
-#include <string.h>
 
 typedef struct Classes {
     Graph *graph;
