@@ -263,7 +263,7 @@ static int find_other_leaf(const Entry *entry, Tensor *const *input) {
 }
 
 /* An op computes from it, or it is one of those that gradients are asked by. */
-static bool is_followed(const Trace *trace, int v) {
+static bool takes_part(const Trace *trace, int v) {
     for (int i = 0; i < length(trace->op); i++) {
         const TraceOp *op = &trace->op[i];
         for (int k = 0; k < op->input_count; k++)
@@ -280,7 +280,7 @@ static int find_joined(const Entry *entry, Tensor *const *value, const Tensor *i
     for (int k = 0; input->history && k < entry->captured_count; k++) {
         int v = entry->captured[k];
         const Tensor *x = value ? value[v] : entry_captured(entry, k);
-        if (x && x->history == input->history && is_followed(entry->trace, v)) return v;
+        if (x && x->history == input->history && takes_part(entry->trace, v)) return v;
     }
     return NO_VALUE;
 }
