@@ -12,7 +12,6 @@
  * f32. */
 #include "graph/expand/expand.h"
 
-
 typedef struct Classes {
     Graph *graph;
     Op op;
@@ -167,7 +166,8 @@ Node *expand_loss(Graph *graph, Op op, Node *const *input, const Attrs *attrs) {
             fail(CB_ERR_ARGUMENT, "cross_entropy: label_smoothing %g is not in 0..1", smoothing);
             return NULL;
         }
-        bool probabilities = dtype_is_float(target->dtype) && node_has_sizes(x, target->rank, target->size);
+        bool probabilities =
+            dtype_is_float(target->dtype) && node_has_sizes(x, target->rank, target->size);
         if (probabilities && ignore >= 0) {
             fail(CB_ERR_ARGUMENT, "cross_entropy: probabilities have no class to ignore");
             return NULL;
