@@ -121,6 +121,15 @@ void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph
 
 /* ---- fullgraph: without the function -------------------------------------------------------- */
 
+/* The tensor itself, with its history: but what the entry or this call has in its place stays
+ * theirs. */
+static Tensor *real_result(const Entry *entry, int v, Tensor *real) {
+    for (int k = 0; k < entry->captured_count; k++)
+        if (entry->captured[k] == v && (entry->shown[k] || entry->held[k] == real))
+            return tensor_double(real);
+    return real;
+}
+
 static Tensor *make_result(const Entry *entry, const EntryResult *result, Tensor *const *value,
                            Tensor *const *graph_output) {
     if (result->source == RESULT_NULL) return NULL;
@@ -128,8 +137,7 @@ static Tensor *make_result(const Entry *entry, const EntryResult *result, Tensor
     Tensor *real = value[traced->root];
     switch (result->source) {
     case RESULT_REAL:
-        if (traced->kind == VALUE_IS_INPUT) return real;
-        return tensor_view_of(real, &traced->meta, real->stride, real->offset);
+        return real_result(entry, result->value, real);
     case RESULT_VIEW:
         return tensor_view_of(real, &traced->meta, traced->stride, real->offset + traced->offset);
     case RESULT_VALUE: {

@@ -203,6 +203,38 @@ static void gradients_that_are_returned(void **state) {
     cb_scope_close();
 }
 
+static cb_tensor *gives_what_it_found(cb_tensor *x) { return cb_rank(x) ? given : NULL; }
+
+/* The tensor itself, as in eager: a leaf goes on being one. When it is gone, what the entry holds
+ * in its place stays the entry's. */
+static void what_is_found_and_returned(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = cb_full(cb_dims(3), 2.0);
+    cb_tensor *leaf = cb_requires_grad_(cb_full(cb_dims(3), 3.0), true);
+    cb_tensor *found[] = {cb_full(cb_dims(3), 6.0), leaf};
+    for (int i = 0; i < 2; i++) {
+        cb_function *fast = cb_compile(gives_what_it_found, FULL);
+        given = found[i];
+        for (int call = 0; call < 4; call++) assert_ptr_equal(cb_call(fast, x), given);
+        assert_int_equal(cb_stats(fast).graphs, 1);
+        cb_backward(cb_sum(cb_add(cb_call(fast, x), cb_mul(leaf, 10.0))), NULL);
+        assert_float_equal(first_of(cb_tensor_grad(leaf)), i ? 11 : 10, 1e-6);
+        cb_zero_grad(leaf);
+        double value = first_of(given);
+        cb_free(given);
+        for (int call = 0; call < 3; call++) {
+            cb_tensor *got = cb_call(fast, x);
+            assert_true(first_of(got) == value);
+            assert_int_equal(cb_requires_grad(got), i);
+            cb_free(got);
+        }
+        cb_function_free(fast);
+    }
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 static int way;
 
 /* Where gradients go back, and which tensor is a leaf no more: one that is found, or an input. */
@@ -545,6 +577,7 @@ int main(void) {
         cmocka_unit_test(frozen_tensors_are_a_guard),
         cmocka_unit_test(leaves_that_end),
         cmocka_unit_test(gradients_that_are_returned),
+        cmocka_unit_test(what_is_found_and_returned),
         cmocka_unit_test(leaves_that_end_inside),
         cmocka_unit_test(what_ends_none_is_a_guard),
         cmocka_unit_test(results_are_no_leaves),
