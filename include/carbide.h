@@ -149,7 +149,9 @@ CB_API cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype);
 /* With an error when x is NULL or has no such dim: -1, CB_SAME, false. */
 CB_API int cb_rank(const cb_tensor *x);
 CB_API int64_t cb_size(const cb_tensor *x, int dim);   /* dim may be negative: -1 is the last */
-CB_API int64_t cb_stride(const cb_tensor *x, int dim); /* elements */
+/* In elements. A view that a compiled function makes of one in row-major order has the strides of
+ * such, also along dims of one element, where x may have any. */
+CB_API int64_t cb_stride(const cb_tensor *x, int dim);
 CB_API int64_t cb_numel(const cb_tensor *x);
 CB_API cb_dtype cb_dtype_of(const cb_tensor *x);
 CB_API bool cb_is_contiguous(const cb_tensor *x); /* in row-major order, without gaps */

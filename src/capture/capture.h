@@ -39,8 +39,8 @@
 #ifndef CARBIDE_CAPTURE_CAPTURE_H
 #define CARBIDE_CAPTURE_CAPTURE_H
 
+#include "eager/apply.h"
 #include "graph/graph.h"
 #include "run/compile.h"
-#include "eager/apply.h"
 
 #endif

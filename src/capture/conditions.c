@@ -133,6 +133,38 @@ Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t byte
     return modes ? REASON_mode_changed : REASON_input_changed;
 }
 
+/* ---- answers: how tensors lie ---------------------------------------------------------------- */
+
+/* Guards take other strides of one element, and tensors that overlap: the function may not. */
+static int64_t answer_now(const Entry *entry, Tensor *const *input, const TraceAnswer *told) {
+    const Tensor *x = entry_real(entry, input, told->value);
+    if (told->other == NO_VALUE) return x->stride[told->dim];
+    return x->storage == entry_real(entry, input, told->other)->storage;
+}
+
+static const TraceAnswer *find_other_answer(const Entry *entry, Tensor *const *input) {
+    for (int i = 0; i < length(entry->trace->answer); i++) {
+        const TraceAnswer *told = &entry->trace->answer[i];
+        if (answer_now(entry, input, told) != told->answer) return told;
+    }
+    return NULL;
+}
+
+bool answers_hold(const Entry *entry, Tensor *const *input) {
+    return !find_other_answer(entry, input);
+}
+
+void answers_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes) {
+    const TraceAnswer *told = find_other_answer(entry, input);
+    if (!told) return;
+    if (told->other == NO_VALUE)
+        snprintf(out, bytes, "%%%d has another stride along dim %d, which entry %d asked for",
+                 told->value, (int)told->dim, entry->number);
+    else
+        snprintf(out, bytes, "%%%d and %%%d %s: not in entry %d, which asked for it", told->value,
+                 told->other, told->answer ? "share no storage" : "share a storage", entry->number);
+}
+
 /* ---- during a call --------------------------------------------------------------------------- */
 
 /* Another seed is for draws behind it: where there were none before, for all of the segment. */
@@ -165,4 +197,36 @@ void call_meets_graph(Tracer *tracer, const cb_graph *graph) {
     const Call *call = call_of(tracer);
     if (call->mode == CALL_RECORDS && !knows_graph(call->recording->trace, graph))
         meet_object(tracer, graph_object(graph));
+}
+
+static int value_asked_of(Call *call, Tensor *x) {
+    int v = record_value(call, x);
+    if (v < 0) call->failed = true;
+    return v < 0 ? NO_VALUE : v;
+}
+
+static void note_answer(Call *call, TraceAnswer told) {
+    Trace *trace = call->recording->trace;
+    for (int i = 0; i < length(trace->answer); i++)
+        if (!memcmp(&trace->answer[i], &told, sizeof told)) return;
+    if (arena_guard(trace->arena))
+        call->failed = true;
+    else
+        push(trace->arena, trace->answer, told);
+}
+
+/* Results lie as the graph says, with the strides that they have in the trace. */
+void call_meets_layout(Tracer *tracer, Tensor *x, Tensor *y) {
+    Call *call = call_of(tracer);
+    if (call->mode != CALL_RECORDS || call->refused) return;
+    int v = value_asked_of(call, x), other = y ? value_asked_of(call, y) : v;
+    if (v == NO_VALUE || other == NO_VALUE) return;
+    const TraceValue *value = call->trace->value;
+    if (!y && value[v].kind == VALUE_IS_RESULT) return;
+    v = value[v].root, other = value[other].root;
+    const Tensor *own = call->value[v];
+    if (v != other && value[v].kind != VALUE_IS_RESULT && value[other].kind != VALUE_IS_RESULT)
+        note_answer(call, (TraceAnswer){v, other, 0, own->storage == call->value[other]->storage});
+    for (int i = 0; !y && i < own->rank; i++)
+        note_answer(call, (TraceAnswer){v, NO_VALUE, i, own->stride[i]});
 }

@@ -120,6 +120,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->shown = arena_new_array(trace->arena, bool, entry->captured_count + 1);
     find_shown(entry);
     leaves_find_joined(entry, call);
+    if (call->function->options.fullgraph) entry_note_handles(entry, call->input);
     return entry;
 }
 

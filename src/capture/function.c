@@ -66,10 +66,15 @@ static int takes(const Function *function) {
     return function->callee <= CALLEE_4 ? (int)function->callee + 1 : -1;
 }
 
+/* fullgraph: what the function would find, and be told, is what it was. */
+static bool holds_without_function(const Entry *entry, Tensor *const *input) {
+    return frozen_all_hold(entry, NULL) && leaves_hold(entry, input) && answers_hold(entry, input);
+}
+
 static Entry *find_entry(Function *function, Ambient now, Tensor *const *input, int input_count) {
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
         if (!e->resumes && entry_holds(e, now, grad_mode(), input, input_count) &&
-            (!function->options.fullgraph || (frozen_all_hold(e, NULL) && leaves_hold(e, input))))
+            (!function->options.fullgraph || holds_without_function(e, input)))
             return entry_widest(e);
     return NULL;
 }

@@ -81,10 +81,14 @@ Ambient function_ambient(const Function *function); /* that a call from here beg
 void objects_forget_dead(Trace *trace); /* the function made them for itself */
 bool objects_hold(const Trace *trace);  /* all are as they were */
 bool objects_same(const Trace *a, const Trace *b);
+/* The function would be told the same of how its tensors lie; which answer differs, into out. */
+bool answers_hold(const Entry *entry, Tensor *const *input);
+void answers_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
 /* Of the tracer (tensor/tracer.h). */
 bool call_changes_ambient(Tracer *tracer, const char *what, AmbientChange change);
 void call_meets_module(Tracer *tracer, const cb_module *module);
 void call_meets_graph(Tracer *tracer, const cb_graph *graph);
+void call_meets_layout(Tracer *tracer, Tensor *x, Tensor *y);
 /* What of all this the entry does not hold for, into out; REASON_NONE: it holds. */
 Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t bytes);
 
@@ -126,6 +130,7 @@ struct Entry {
     int *captured; /* value numbers, in order: graph inputs after the call's own. NO_VALUE: the
                      * trace's next argument */
     int captured_count;
+    int *handle; /* fullgraph: per input: the first one by the same handle; else NULL */
     int *joined; /* fullgraph: per input: the captured leaf that it was as well, or NO_VALUE */
     /* By captured tensor: itself under fullgraph, or a copy of the call's own, under fullgraph or
      * where its bytes are a constant; NULL: the call has it. */
@@ -165,6 +170,7 @@ const int64_t *const *entry_strides(Recording *recording, const Entry *entry);
 CompileOptions entry_compile_options(const FunctionOptions *options); /* what they say of it */
 bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *input, int input_count);
 /* What of the inputs' identity the entry does not hold for, into out; false: it holds. */
+void entry_note_handles(Entry *entry, Tensor *const *input); /* may escape through its arena */
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
 /* False when the entry writes to memory that another of its tensors shows, although they are not
  * one, so that the order of ops matters; or when two of its leaves are one. *why and out say so. */
@@ -480,7 +486,8 @@ void leaves_find_joined(Entry *entry, const Call *call);
  * what is not. */
 bool leaves_hold(const Entry *entry, Tensor *const *input);
 void leaves_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
-Tensor *entry_captured(const Entry *entry, int k);    /* as the function would find it now */
+Tensor *entry_captured(const Entry *entry, int k); /* as the function would find it now */
+Tensor *entry_real(const Entry *entry, Tensor *const *input, int v); /* an input, or captured */
 void leaves_find(const Entry *entry, Tensor **value); /* the gradients that there are */
 /* After a run without the function: they are what they were then, by their results. False with an
  * error: one is missing. */
@@ -543,9 +550,9 @@ void segment_note_next(Call *call); /* the segment is known to have followed the
 /* Before the trace, or (written not NULL) somebody outside, writes to memory that left segments
  * read: what waits for it is computed. */
 void segment_before_writes(Call *call, const Tensor *written);
-void segment_compute_all(Call *call);    /* nothing waits any more */
-void segment_met(Call *call, Tensor *x); /* a shell of a left segment is used: it gets a value */
-void segment_lost(Call *call, Tensor *x);        /* it dies */
+void segment_compute_all(Call *call);     /* nothing waits any more */
+void segment_met(Call *call, Tensor *x);  /* a shell of a left segment is used: it gets a value */
+void segment_lost(Call *call, Tensor *x); /* it dies */
 const void *segment_storage_of(const Tensor *x); /* of a shell of a left segment */
 /* The storage of a trace's value v, or, before it is computed, what stands for it in value[]. */
 static inline const void *value_storage(const Trace *trace, Tensor *const *value, int v) {

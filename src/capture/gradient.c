@@ -226,7 +226,7 @@ bool call_ends_leaves(const Call *call) {
     return given == length(trace->escaped);
 }
 
-static Tensor *real_tensor(const Entry *entry, Tensor *const *input, int v) {
+Tensor *entry_real(const Entry *entry, Tensor *const *input, int v) {
     if (v < entry->input_count) return input[v];
     for (int k = 0; k < entry->captured_count; k++)
         if (entry->captured[k] == v) return entry_captured(entry, k);
@@ -303,7 +303,7 @@ static int find_otherwise_joined(const Entry *entry, Tensor *const *input) {
 static int find_other_gradient(const Entry *entry, Tensor *const *input) {
     for (int i = 0; i < length(entry->trace->leaf); i++) {
         const TraceLeaf *leaf = &entry->trace->leaf[i];
-        Tensor **gradient = tape_gradient(real_tensor(entry, input, leaf->value));
+        Tensor **gradient = tape_gradient(entry_real(entry, input, leaf->value));
         if (!gradient) return leaf->value; /* it is a leaf no more */
         if (leaf->before != LEAF_ANY && (leaf->before == LEAF_NONE) != !*gradient)
             return leaf->value;

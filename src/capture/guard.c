@@ -2,7 +2,8 @@
  *
  * dtype, device, rank and sizes must be equal; so must strides, unless both are contiguous. Inputs
  * that were one tensor, and have one name in the trace, must be one again. Inputs that were two may
- * be one, unless the entry writes to it, or it requires a gradient. Tensors that overlap without
+ * be one, unless the entry writes to it, or it requires a gradient; they have as many handles as
+ * before where the function, which may compare those, does not run again (fullgraph). Tensors that overlap without
  * being one are like any others until one of them is written to: which of them eager would have
  * written first, no graph of values can say, so such a call runs eagerly (entry_values_apart).
  *
@@ -74,6 +75,27 @@ static bool are_apart(const Entry *entry, Tensor *const *value, int captured) {
     return tensors_apart(x, count, entry->mutated_count);
 }
 
+static int first_handle(Tensor *const *input, int i) {
+    int k = 0;
+    while (input[k] != input[i]) k++;
+    return k;
+}
+
+void entry_note_handles(Entry *entry, Tensor *const *input) {
+    entry->handle = arena_new_array(entry->trace->arena, int, entry->input_count + 1);
+    for (int i = 0; i < entry->input_count; i++) entry->handle[i] = first_handle(input, i);
+}
+
+/* fullgraph: without the function, which may compare its handles. An input whose handle is now that
+ * of another one, or not any more; NO_VALUE: none. */
+static int find_other_handle(const Entry *entry, Tensor *const *input) {
+    int inputs = entry->handle ? entry->input_count : 0;
+    bool apart = tensors_apart(input, inputs, inputs);
+    for (int i = 0; i < inputs; i++)
+        if (entry->handle[i] != (apart ? i : first_handle(input, i))) return i;
+    return NO_VALUE;
+}
+
 /* An input that was the same tensor as another one and is not any more; NO_VALUE: none. */
 static int find_parted(const Entry *entry, Tensor *const *input) {
     for (int i = 0; i < entry->input_count; i++)
@@ -112,7 +134,9 @@ bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *inpu
         return false;
     for (int i = 0; i < input_count; i++)
         if (!guard_holds(&entry->guard[i], input[i], grad)) return false;
-    return find_parted(entry, input) == NO_VALUE && find_joined(entry, input, &written) == NO_VALUE;
+    return find_parted(entry, input) == NO_VALUE &&
+           find_joined(entry, input, &written) == NO_VALUE &&
+           find_other_handle(entry, input) == NO_VALUE;
 }
 
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes) {
@@ -124,10 +148,17 @@ bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out,
         return true;
     }
     i = find_joined(entry, input, &written);
+    if (i != NO_VALUE) {
+        snprintf(out, bytes, "input %d is the same tensor as input %d, which %s: not in entry %d",
+                 i, written, entry->guard[i].tracked ? "requires a gradient" : "is written",
+                 entry->number);
+        return true;
+    }
+    i = find_other_handle(entry, input);
     if (i == NO_VALUE) return false;
-    snprintf(out, bytes, "input %d is the same tensor as input %d, which %s: not in entry %d", i,
-             written, entry->guard[i].tracked ? "requires a gradient" : "is written",
-             entry->number);
+    int now = first_handle(input, i), then = entry->handle[i];
+    snprintf(out, bytes, "input %d is the handle of input %d%s: not in entry %d", i,
+             now < then ? now : then, now < then ? "" : " no more", entry->number);
     return true;
 }
 

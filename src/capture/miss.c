@@ -61,6 +61,7 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
     if (function->options.fullgraph) {
         frozen_describe(last, out, bytes);
         leaves_describe(last, input, out, bytes);
+        answers_describe(last, input, out, bytes);
     }
     return REASON_input_changed;
 }

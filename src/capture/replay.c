@@ -384,6 +384,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
                             .requires_grad = call_requires_grad,
                             .go_back = call_goes_back,
                             .meet_leaf = function->options.fullgraph ? call_meets_leaf : NULL,
+                            .meet_layout = function->options.fullgraph ? call_meets_layout : NULL,
                             .end_leaf = call_loses_leaf,
                             .meet_module = function->options.fullgraph ? call_meets_module : NULL,
                             .meet_graph = function->options.fullgraph ? call_meets_graph : NULL,

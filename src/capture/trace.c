@@ -279,9 +279,15 @@ static bool same_leaves(const TraceLeaf *a, const TraceLeaf *b) {
     return length(a) == length(b) && (!bytes || !memcmp(a, b, bytes));
 }
 
+static bool same_answers(const TraceAnswer *a, const TraceAnswer *b) {
+    size_t bytes = sizeof *a * (size_t)length(a);
+    return length(a) == length(b) && (!bytes || !memcmp(a, b, bytes));
+}
+
 bool trace_same(const Trace *a, const Trace *b) {
     return alike_whole(a, b) && same_list(a->escaped, b->escaped) &&
-           same_leaves(a->leaf, b->leaf) && numbers_hold(a, b, length(a->op), is_same, NULL);
+           same_leaves(a->leaf, b->leaf) && same_answers(a->answer, b->answer) &&
+           numbers_hold(a, b, length(a->op), is_same, NULL);
 }
 
 bool trace_covers(const Trace *trace, const Trace *other) {

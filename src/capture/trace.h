@@ -25,11 +25,11 @@
 enum { TRACE_OPERANDS = OP_MAX_INPUTS };
 
 typedef enum __attribute__((packed)) OperandKind { /* the first four as in cb_operand */
-                           OPERAND_VALUE = CB_OPERAND_TENSOR,
-                           OPERAND_FLOAT = CB_OPERAND_FLOAT,
-                           OPERAND_INT = CB_OPERAND_INT,
-                           OPERAND_BOOL = CB_OPERAND_BOOL,
-                           OPERAND_ABSENT
+                                                   OPERAND_VALUE = CB_OPERAND_TENSOR,
+                                                   OPERAND_FLOAT = CB_OPERAND_FLOAT,
+                                                   OPERAND_INT = CB_OPERAND_INT,
+                                                   OPERAND_BOOL = CB_OPERAND_BOOL,
+                                                   OPERAND_ABSENT
 } OperandKind;
 
 enum { NO_ARGUMENT = -1 };
@@ -48,9 +48,9 @@ static inline bool operand_is_argument(const TraceOperand *operand) {
 }
 
 typedef struct TraceBack { /* what OP_backward takes gradients by */
-    bool leaves;    /* all leaves that there are: cb_backward; else a list of the caller's */
-    bool graph;     /* the results may be gone back over: cb_grad_graph */
-    bool apart;     /* of wrt, those that are results are nodes of their own (Recording.apart) */
+    bool leaves;           /* all leaves that there are: cb_backward; else a list of the caller's */
+    bool graph;            /* the results may be gone back over: cb_grad_graph */
+    bool apart; /* of wrt, those that are results are nodes of their own (Recording.apart) */
     int count;
     const int *wrt; /* values, each with a result; ~value: it has no gradient */
 } TraceBack;
@@ -60,28 +60,30 @@ typedef struct TraceOp {
     uint8_t input_count, word_count;
     uint8_t operand_count; /* inputs, then attributes that are numbers (op_varying) */
     bool varies;           /* an attribute is an argument */
-    bool makes;      /* of no tensor: where it lies was said by the option device */
-    bool quiet;      /* between cb_no_grad_open and _close of the function's own */
-    int result;      /* value; of an assignment: -1. OP_backward: the first of them, or -1 */
-    int first_value; /* values that existed before this op */
-    ModuleMode mode; /* ModuleMode as the op was recorded */
-    Site site;    /* its path, if any, lives in the trace's arena */
-    const int64_t *word; /* attributes as the call gave them; 0: of an argument */
+    bool makes;            /* of no tensor: where it lies was said by the option device */
+    bool quiet;            /* between cb_no_grad_open and _close of the function's own */
+    int result;            /* value; of an assignment: -1. OP_backward: the first of them, or -1 */
+    int first_value;       /* values that existed before this op */
+    ModuleMode mode;       /* ModuleMode as the op was recorded */
+    Site site;             /* its path, if any, lives in the trace's arena */
+    const int64_t *word;   /* attributes as the call gave them; 0: of an argument */
     const TraceBack *back; /* of OP_backward alone */
     TraceOperand input[TRACE_OPERANDS];
 } TraceOp;
 
 typedef enum __attribute__((packed)) ValueKind {
-    VALUE_IS_INPUT, VALUE_IS_CAPTURED, VALUE_IS_RESULT
+    VALUE_IS_INPUT,
+    VALUE_IS_CAPTURED,
+    VALUE_IS_RESULT
 } ValueKind;
 
 typedef struct TraceValue {
     ValueKind kind;
     bool contiguous;
-    bool tracked;  /* it requires a gradient: a leaf from outside, or computed from one */
-    bool promised; /* captured: its history is with a segment that was left, so no op follows it */
-    int gone_back; /* after so many ops cb_backward has gone over it; 0: never */
-    int root; /* the value whose storage it views; itself when it owns one */
+    bool tracked;   /* it requires a gradient: a leaf from outside, or computed from one */
+    bool promised;  /* captured: its history is with a segment that was left, so no op follows it */
+    int gone_back;  /* after so many ops cb_backward has gone over it; 0: never */
+    int root;       /* the value whose storage it views; itself when it owns one */
     int64_t offset; /* relative to the root's */
     Meta meta;
     int64_t stride[CB_MAX_RANK];
@@ -112,6 +114,11 @@ typedef struct TraceLeaf { /* fullgraph: whose gradient the function looks at, o
     int after;  /* LEAF_SAME, LEAF_NONE: and when it returned */
 } TraceLeaf;
 
+typedef struct TraceAnswer { /* fullgraph: what the function was told of how its tensors lie */
+    int value, other; /* roots; whether they share a storage. other -1: the stride along dim */
+    int64_t dim, answer;
+} TraceAnswer;
+
 /* What most ops of a replay are compared with (line.c): one line of the cache for an op and its
  * result. */
 enum { LINE_OPERANDS = 3 };
@@ -119,7 +126,7 @@ typedef struct TraceLine {
     uint32_t what; /* line_key; LINE_IS_OTHER: such an op is compared as a TraceOp alone */
     uint8_t kind[LINE_OPERANDS]; /* of the operands */
     uint8_t word_count;
-    int root; /* whose storage the result is a view of, where that is no result; or -1 */
+    int root;        /* whose storage the result is a view of, where that is no result; or -1 */
     uint64_t traits; /* Tensor.traits of the result, with its number */
     int64_t offset;
     const int64_t *word;
@@ -132,20 +139,21 @@ static inline uint32_t line_key(int op, int input_count, bool quiet) {
 }
 
 typedef struct Trace {
-    Arena *arena;      /* owned */
-    uint64_t serial;   /* unique; 0: it is not complete */
+    Arena *arena;          /* owned */
+    uint64_t serial;       /* unique; 0: it is not complete */
     const TraceLine *line; /* per op, and one more that is none; NULL: it is not complete */
     TraceObject *object; /* vec; under fullgraph, and without modules that are below another one */
-    TraceOp *op;       /* vec */
-    TraceValue *value; /* vec */
-    TraceLeaf *leaf;   /* vec */
+    TraceOp *op;         /* vec */
+    TraceValue *value;   /* vec */
+    TraceLeaf *leaf;     /* vec */
+    TraceAnswer *answer; /* vec */
     int argument_count;
-    int *output;       /* vec: values; -1 is NULL */
-    int *escaped;      /* vec: results that outlive the call without being returned; of a segment
+    int *output;          /* vec: values; -1 is NULL */
+    int *escaped;         /* vec: results that outlive the call without being returned; of a segment
                         * that goes on: those that cross */
-    bool goes_on;      /* it ends at an event, not with the function (segment.c) */
-    bool whole;        /* it goes on, and nothing of it may wait: it writes, or has effects */
-    int draws;         /* it goes on, and takes so many random states */
+    bool goes_on;         /* it ends at an event, not with the function (segment.c) */
+    bool whole;           /* it goes on, and nothing of it may wait: it writes, or has effects */
+    int draws;            /* it goes on, and takes so many random states */
     atomic_bool *crosses; /* it goes on: by root, whether somebody used it after the event */
 } Trace;
 

@@ -116,8 +116,11 @@ const void *call_storage_of(Tracer *tracer, const Tensor *x) {
 
 bool call_stand_ins(Call *call, Tensor **stand_in) {
     for (int i = 0; i < call->input_count; i++) {
-        stand_in[i] = tensor_double(call->value[i]);
+        int k = 0;
+        while (call->input[k] != call->input[i]) k++;
+        stand_in[i] = k < i ? stand_in[k] : tensor_double(call->value[i]);
         if (!stand_in[i]) return false;
+        if (k < i) continue;
         stand_in[i]->trace = call->tracer.serial;
         stand_in[i]->number = i;
     }

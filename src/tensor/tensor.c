@@ -197,14 +197,14 @@ bool tensor_known(const Tensor *x, const char *what) {
 /* Refusals, apart from the functions below, which take a few nanoseconds. */
 #define REFUSING static __attribute__((noinline, cold))
 
-REFUSING const Tensor *present_other(const cb_tensor *handle, const char *what) {
-    const Tensor *x = tensor_in(handle, what);
+REFUSING Tensor *present_other(const cb_tensor *handle, const char *what) {
+    Tensor *x = tensor_in(handle, what);
     if (!x) fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
     return x && tensor_known(x, what) ? x : NULL;
 }
 
 /* The tensor of a handle; NULL with an error when there is none, or its shape is not known. */
-static inline const Tensor *present(const cb_tensor *handle, const char *what) {
+static inline Tensor *present(const cb_tensor *handle, const char *what) {
     Tensor *x;
     return handle_lives(handle, &x) && x->dtype >= 0 ? x : present_other(handle, what);
 }
@@ -235,10 +235,17 @@ int64_t cb_size(const cb_tensor *handle, int dim) {
     return i < 0 ? -1 : x->size[i];
 }
 
+static void meet_layout(Tensor *x, Tensor *y) {
+    Tracer *tracer = tracer_current();
+    if (tracer && tracer->meet_layout) tracer->meet_layout(tracer, x, y);
+}
+
 int64_t cb_stride(const cb_tensor *handle, int dim) {
-    const Tensor *x = present(handle, "stride");
+    Tensor *x = present(handle, "stride");
     int i = position(x, dim, "stride");
-    return i < 0 ? -1 : x->stride[i];
+    if (i < 0) return -1;
+    meet_layout(x, NULL);
+    return x->stride[i];
 }
 
 int64_t cb_numel(const cb_tensor *handle) {
@@ -262,7 +269,9 @@ static const void *storage_of(const Tensor *x) {
 }
 
 bool cb_shares_storage(const cb_tensor *a, const cb_tensor *b) {
-    const Tensor *x = present(a, "shares_storage"), *y = present(b, "shares_storage");
-    const void *storage = x && y ? storage_of(x) : NULL;
+    Tensor *x = present(a, "shares_storage"), *y = present(b, "shares_storage");
+    if (!x || !y) return false;
+    meet_layout(x, y);
+    const void *storage = storage_of(x);
     return storage && storage == storage_of(y);
 }

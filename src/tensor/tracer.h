@@ -18,17 +18,17 @@ typedef enum AmbientChange {
 } AmbientChange;
 
 typedef enum LeafMeeting {
-    ASKS_WHETHER,  /* it is asked whether the tensor requires a gradient */
+    ASKS_WHETHER, /* it is asked whether the tensor requires a gradient */
     READS_GRADIENT,
     FREES_GRADIENT
 } LeafMeeting;
 
 typedef struct GoingBack { /* cb_backward, cb_grad or cb_grad_graph */
-    const char *what;       /* for messages */
-    Tensor *y, *given;      /* its gradient, or NULL */
-    Tensor *const *wrt;     /* NULL: by all leaves */
-    int count;              /* of wrt */
-    bool graph;             /* what comes out has a history */
+    const char *what;      /* for messages */
+    Tensor *y, *given;     /* its gradient, or NULL */
+    Tensor *const *wrt;    /* NULL: by all leaves */
+    int count;             /* of wrt */
+    bool graph;            /* what comes out has a history */
 } GoingBack;
 
 typedef struct Tracer Tracer;
@@ -67,6 +67,9 @@ struct Tracer {
     /* It is asked whether x, which has a storage, requires a gradient; or the gradient of the leaf
      * x is about to be looked at, or freed. May be NULL. */
     void (*meet_leaf)(Tracer *tracer, Tensor *x, LeafMeeting how);
+    /* It is asked how x lies: its strides or, where y is one, whether both share a storage. May be
+     * NULL. */
+    void (*meet_layout)(Tracer *tracer, Tensor *x, Tensor *y);
     /* A leaf, or what stands for one, is about to be none any more. False with an error: it stays.
      * May be NULL. */
     bool (*end_leaf)(Tracer *tracer);
@@ -78,8 +81,8 @@ struct Tracer {
      * those that live (tensor/thread.h): such a one dies without destroy_tensor. NULL: it asks for
      * that. */
     Tensor **seat, **value;
-    int alive;    /* shells */
-    int disabled; /* scopes of cb_disable_open that are open */
+    int alive;        /* shells */
+    int disabled;     /* scopes of cb_disable_open that are open */
     bool whole_calls; /* records calls, with all that they write to */
     uint64_t serial;
 };
@@ -87,10 +90,10 @@ Tracer *tracer_current(void);
 Tracer *tracer_set(Tracer *tracer); /* returns the one before */
 /* Asks the thread's tracer, change_ambient. */
 bool tracer_may_change(const char *what, AmbientChange change);
-bool tracer_disabled(void); /* in a scope of cb_disable_open */
-bool grad_mode(void);       /* outside of every cb_no_grad_open */
+bool tracer_disabled(void);  /* in a scope of cb_disable_open */
+bool grad_mode(void);        /* outside of every cb_no_grad_open */
 int no_grad_set(int scopes); /* so many are open; returns how many were */
-uint64_t serial_next(void);         /* unique numbers for traces and storages */
+uint64_t serial_next(void);  /* unique numbers for traces and storages */
 
 /* The dtype that autocast computes in, CB_SAME: off. Sets it without a scope; returns the one
  * before. For what works on op calls that are converted already. */

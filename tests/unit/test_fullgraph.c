@@ -235,6 +235,56 @@ static void what_is_found_and_returned(void **state) {
     assert_null(cb_error());
 }
 
+static cb_tensor *compares_handles(cb_tensor *x, cb_tensor *y) {
+    return x == y ? cb_mul(x, 10.0) : cb_add(x, y);
+}
+
+static cb_tensor *asks_storages(cb_tensor *x, cb_tensor *y) {
+    bool one = cb_shares_storage(cb_t(x), y), found = cb_shares_storage(y, given);
+    bool results = cb_shares_storage(x, cb_mul(y, 1.0)) || !cb_shares_storage(x, cb_t(x));
+    return cb_add(cb_mul(x, one ? 100.0 : 1.0), cb_mul(y, found || results ? 1000.0 : 1.0));
+}
+
+static cb_tensor *asks_strides(cb_tensor *x, cb_tensor *y) {
+    return cb_add(y, (double)cb_stride(x, 0));
+}
+
+typedef struct Lying {
+    const char *told;
+    cb_function_2 *function;
+    int graphs;
+} Lying;
+
+/* The function may compare its handles, and ask how they lie, which no guard of an op holds for. */
+static void how_tensors_lie_is_a_guard(void **state) {
+    (void)state;
+    static const Lying cases[] = {
+        {"input 1 is the handle of input 0: not in entry 0", compares_handles, 2},
+        {"%0 and %1 share no storage: not in entry 0, which asked for it", asks_storages, 5},
+        {"%0 has another stride along dim 0, which entry 0 asked for", asks_strides, 4}};
+    cb_scope_open();
+    cb_tensor *base = cb_reshape(cb_arange(0, 64, 1, CB_F32), cb_dims(4, 16)), *x[4];
+    x[0] = cb_slice(base, 1, 0, 4, 1), x[0] = cb_slice(x[0], 0, 1, 2, 1);
+    x[1] = cb_slice(cb_slice(base, 1, 4, 8, 1), 0, 2, 3, 1);
+    x[2] = cb_full(cb_dims(1, 4), 3.0);
+    given = x[3] = cb_full(cb_dims(1, 4), 5.0);
+    for (int c = 0; c < 3; c++) {
+        cb_function *fast = cb_compile(cases[c].function, FULL);
+        for (int round = 0; round < 3; round++)
+            for (int pair = 0; pair < 16; pair++) {
+                cb_tensor *a = x[pair % 4], *b = x[(pair % 4 + pair / 4 + 1) % 4];
+                cb_tensor *got = cb_call(fast, a, b), *expected = cases[c].function(a, b);
+                if (!got) fail_msg("%s", cb_error());
+                assert_float_equal(first_of(got), first_of(expected), 1e-6);
+            }
+        assert_int_equal(cb_stats(fast).graphs, cases[c].graphs);
+        expect_told(fast, cases[c].told);
+        cb_function_free(fast);
+    }
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 static int way;
 
 /* Where gradients go back, and which tensor is a leaf no more: one that is found, or an input. */
@@ -578,6 +628,7 @@ int main(void) {
         cmocka_unit_test(leaves_that_end),
         cmocka_unit_test(gradients_that_are_returned),
         cmocka_unit_test(what_is_found_and_returned),
+        cmocka_unit_test(how_tensors_lie_is_a_guard),
         cmocka_unit_test(leaves_that_end_inside),
         cmocka_unit_test(what_ends_none_is_a_guard),
         cmocka_unit_test(results_are_no_leaves),
