@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "eager/tape.h"
 #include "fx/fx.h"
 #include <string.h>
 
@@ -20,14 +21,13 @@ static void adopt(Call *call, Tensor **real, int count) {
         if (call->trace->value[v].kind != VALUE_IS_RESULT) continue;
         Tensor *shell = call->value[v], *made = real ? real[v] : NULL;
         call->value[v] = NULL;
-        if (shell) {
-            shell->trace = 0;
-        }
+        if (shell) shell->trace = 0;
         if (shell && !shell->storage && made) {
             shell_adopt(shell, made);
             shell->history = made->history; /* whatever was gone back over: it may be again */
             made->history = NULL;
         }
+        if (shell && !shell->storage) leaf_forget(shell);
         tensor_destroy(made);
     }
 }
@@ -134,7 +134,7 @@ static int invoke(const Function *function, Tensor *const *x, int input_count, T
     autocast_set(function_ambient(function).autocast);
     int count = invoke_target(function, x, input_count, output);
     site_set(site);
-    return check_result(function, output, count);
+    return count;
 }
 
 /* Closes the function's scope, from which its results move into the caller's. Tensors that it kept,
@@ -155,7 +155,7 @@ OPENS_FRAME int call_plainly(const Function *function, Tensor *const *input, int
     if (!frame) return CB_ERR_MEMORY;
     Frame *left UNWINDS_FRAME = frame;
     bool moved[CB_MAX_ARGS];
-    int count = invoke(function, input, input_count, output);
+    int count = check_result(function, output, invoke(function, input, input_count, output));
     left = NULL;
     if (!frame_is_open(frame, mark)) return CB_ERR_ARGUMENT;
     count = leave(frame, output, count, moved);
@@ -306,6 +306,7 @@ static bool breaks_after_failure(Call *call) {
 static bool settle(Call *call, Tensor **output, int count, cb_status before) {
     bool good = count >= 0 && (before != CB_OK || cb_error_status() == CB_OK);
     if (call->refused) {
+        segment_compute_all(call);
         refuse(call->refused, "");
         return false;
     }
@@ -346,10 +347,10 @@ static int trace_function(Call *call, Tensor **output) {
     Tensor *stand_in[CB_MAX_ARGS];
     const Function *function = call->function;
     tracer_set(&call->tracer);
-    if (!function->options.fullgraph)
-        return invoke(function, call->input, call->input_count, output);
-    if (!call_stand_ins(call, stand_in)) return CB_ERR_MEMORY;
-    return invoke(function, stand_in, call->input_count, output);
+    bool whole = function->options.fullgraph;
+    if (whole && !call_stand_ins(call, stand_in)) return CB_ERR_MEMORY;
+    int count = invoke(function, whole ? stand_in : call->input, call->input_count, output);
+    return call->refused ? count : check_result(function, output, count); /* settle says why */
 }
 
 /* After the function: the trace is computed. The count, or a negative status. */

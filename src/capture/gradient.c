@@ -35,8 +35,7 @@ bool call_keeps_history(const Call *call, int count) {
 /* The shell becomes the leaf's gradient, or is added to the one that it has. */
 static bool add_to_leaf(Tensor **gradient, Tensor *shell) {
     if (!*gradient) {
-        shell->is_gradient = true;
-        *gradient = cb_keep(shell);
+        leaf_take(gradient, shell);
         return true;
     }
     cb_operand pair[] = {cb_operand_tensor(*gradient), cb_operand_tensor(shell)};
@@ -349,10 +348,9 @@ bool leaves_take(const Entry *entry, Tensor *const *value, LeafResult *result, v
         const TraceLeaf *leaf = &entry->trace->leaf[i];
         if (leaf->after == LEAF_SAME) continue;
         Tensor **gradient = tape_gradient(value[leaf->value]), *now = NULL;
-        if (leaf->after >= 0 && !(now = cb_keep(result(entry, leaf->after, made)))) done = false;
-        if (now) now->is_gradient = true;
+        if (leaf->after >= 0 && !(now = result(entry, leaf->after, made))) done = false;
         tensor_destroy(*gradient);
-        *gradient = now;
+        leaf_take(gradient, now);
     }
     return done;
 }

@@ -522,6 +522,7 @@ void call_finish(Call *call) {
             tensor_destroy(x);
         } else {
             x->trace = 0;
+            if (!x->storage) leaf_forget(x);
         }
     }
     for (int i = 0; i < first; i++)

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "eager/tape.h"
 #include "graph/node.h"
 #include <string.h>
 
@@ -110,7 +111,9 @@ static void free_left(Call *call, LeftSegment *left) {
     for (int k = 0; k < left->shells; k++) {
         Tensor *x = left->shell[k].x;
         promise_forget(&left->shell[k], call->mode != CALL_IS_EAGER);
-        if (x) x->trace = 0, x->value = NULL;
+        if (!x) continue;
+        x->trace = 0, x->value = NULL;
+        if (!x->storage) leaf_forget(x);
     }
     for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
     record_free(left->recording);
@@ -235,18 +238,33 @@ bool left_compute(LeftSegment *left, const Trace *part, RandomState *random) {
     return done;
 }
 
+/* What an op that failed was to give will not come: nobody waits for it, to fail again. */
+static bool compute_whole(LeftSegment *left, RandomState *random) {
+    if (left_compute(left, left->trace, random)) return true;
+    for (int k = 0; k < left->shells; k++) {
+        Tensor *x = left->shell[k].x;
+        if (!x || x->storage) continue;
+        promise_forget(&left->shell[k], false);
+        left->shell[k].x = NULL;
+        left->alive--;
+        x->trace = 0, x->value = NULL;
+        leaf_forget(x);
+    }
+    return false;
+}
+
 /* The same for the first time: it takes what it draws from the process's state. */
 static bool compute_first(LeftSegment *left) {
     int draws = left->trace->draws;
     RandomState own = left->random = random_take(draws);
-    bool done = left_compute(left, left->trace, &own);
+    bool done = compute_whole(left, &own);
     random_return(own, left->random.offset + draws - own.offset); /* not taken by what failed */
     return done;
 }
 
 static void compute_waiting(Call *call, LeftSegment *left) {
     RandomState own = left->random;
-    if (waits(left) && !left_compute(left, left->trace, &own)) call->lost = true;
+    if (waits(left) && !compute_whole(left, &own)) call->lost = true;
 }
 
 void segment_met(Call *call, Tensor *x) {

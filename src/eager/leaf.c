@@ -68,6 +68,18 @@ static void drop_gradient(Tensor **gradient) {
     *gradient = NULL;
 }
 
+void leaf_take(Tensor **gradient, Tensor *g) {
+    *gradient = g;
+    if (!g) return;
+    cb_keep(g);
+    g->is_gradient = true;
+    g->gradient = gradient;
+}
+
+void leaf_forget(Tensor *x) {
+    if (x->is_gradient) drop_gradient(x->gradient);
+}
+
 static bool leaf_end(Tensor *x) {
     Tracer *tracer = tracer_current();
     Tensor **gradient = tape_gradient(x);

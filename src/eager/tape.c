@@ -342,8 +342,7 @@ static Tensor *kept(const TapeWalk *walk, Tensor *g) {
 static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
     if (leaf->ended) return true;
     if (!leaf->gradient) {
-        leaf->gradient = kept(walk, g);
-        if (leaf->gradient) leaf->gradient->is_gradient = true;
+        leaf_take(&leaf->gradient, kept(walk, g));
         return leaf->gradient;
     }
     cb_operand pair[] = {cb_operand_tensor(leaf->gradient), cb_operand_tensor(g)};

@@ -41,5 +41,9 @@ bool tape_is_promised(const Tensor *x); /* that is what x has */
 Op tape_origin(const Tensor *x, Site *site);
 /* Where a leaf's gradient is kept, NULL for anything else. */
 Tensor **tape_gradient(const Tensor *x);
+/* g, which is in no scope from then on, or NULL, is what a leaf has there. */
+void leaf_take(Tensor **gradient, Tensor *g);
+/* x has no value, and the trace that it is of is over: a leaf whose gradient it is has none. */
+void leaf_forget(Tensor *x);
 
 #endif

@@ -15,10 +15,10 @@ typedef struct Scope Scope;
  * that a loop of ops does not fault in fresh pages at every step. Blocks are 64-byte aligned. */
 typedef struct Storage {
     _Atomic int references;
-    size_t bytes; /* capacity, a size class */
-    void *data;     /* on the device: the host may touch it where that is the host's */
-    uint8_t device; /* DeviceId */
-    bool parameter; /* of a module: what is computed from it may be kept, by version */
+    size_t bytes;    /* capacity, a size class */
+    void *data;      /* on the device: the host may touch it where that is the host's */
+    uint8_t device;  /* DeviceId */
+    bool parameter;  /* of a module: what is computed from it may be kept, by version */
     uint64_t serial; /* unique in the process: alias guards and traces name storages by it */
     _Atomic uint64_t version; /* in-place writes so far: what was computed from frozen elements is
                                * stale after one */
@@ -48,10 +48,10 @@ void history_release(History *history);
  * functions let handles in with tensor_in() and out with tensor_out(), and so does what calls
  * functions of the user's. An address may stand for a handle where it is a slot's, so the library
  * may call its own public functions that give back no tensor. */
-struct cb_tensor { /* what an op of a replay writes comes first: a line of the cache */
+struct cb_tensor {            /* what an op of a replay writes comes first: a line of the cache */
     _Atomic uintptr_t handle; /* of the tensor, or, while the slot is free, of its next one */
-    uint64_t made;    /* where: site_pack */
-    Storage *storage; /* NULL: traced, has no value yet */
+    uint64_t made;            /* where: site_pack */
+    Storage *storage;         /* NULL: traced, has no value yet */
     union {
         struct {
             cb_dtype dtype; /* CB_SAME: a stand-in of a symbolic trace, dtype and shape unknown */
@@ -67,7 +67,11 @@ struct cb_tensor { /* what an op of a replay writes comes first: a line of the c
         Scope *scope;
         uint64_t freed; /* of a slot that has not been used again: where, site_pack */
     };
-    Tensor *previous, *next; /* in the scope; next also among the free slots */
+    union {
+        Tensor *previous;  /* in the scope */
+        Tensor **gradient; /* of a leaf's: where the leaf has it */
+    };
+    Tensor *next;     /* in the scope, or among the free slots */
     uint64_t trace;   /* serial of the trace that number, or value, belongs to; 0: none */
     int64_t offset;   /* elements */
     uint32_t owners;  /* slots of modules, the last of which frees it. 0 in a scope */
@@ -77,7 +81,7 @@ struct cb_tensor { /* what an op of a replay writes comes first: a line of the c
     History *paused;  /* that of a leaf, which is none at present; NULL: it never was one, or is */
     void *value;      /* traced: what the tracer knows it by, where that is no number */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK]; /* stride 0 where expanded */
-    struct Slab *slab; /* of the slot, for good */
+    struct Slab *slab;                              /* of the slot, for good */
 };
 
 enum { SLOT_BYTES = 256 };
@@ -127,15 +131,15 @@ static inline cb_tensor *tensor_out(const Tensor *x) {
 bool tensors_in(cb_tensor *const *handle, int count, const char *what, Tensor **out);
 void tensors_out(Tensor *const *x, int count, cb_tensor **out);
 
-Tensor *tensor_new(const Meta *meta);    /* contiguous, uninitialized, in the current scope */
-Tensor *tensor_shell(const Meta *meta);  /* without storage: for tracers */
+Tensor *tensor_new(const Meta *meta);   /* contiguous, uninitialized, in the current scope */
+Tensor *tensor_shell(const Meta *meta); /* without storage: for tracers */
 /* The same for a value of a trace, in an op: the thread is as thread_now leaves it. meta and stride
  * have room for CB_MAX_RANK. offset: of the first element, in elements from the start of the
  * storage. */
 Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int number,
                             uint64_t trace);
 Tensor *tensor_view_of(const Tensor *base, const Meta *meta, const int64_t *stride, int64_t offset);
-Tensor *tensor_alias(const Tensor *x); /* another one over the same elements, without a history */
+Tensor *tensor_alias(const Tensor *x);  /* another one over the same elements, without a history */
 Tensor *tensor_double(const Tensor *x); /* with its history */
 Meta tensor_meta(const Tensor *x);
 /* False with an error when dtype and shape are unknown; what is the call that asks for them. */
@@ -147,7 +151,7 @@ bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides, pl
  * all. False, too, when that is cheap, or when they are more than MOST_APART. */
 enum { MOST_APART = 2 * CB_MAX_ARGS };
 bool tensors_apart(Tensor *const *x, int count, int some);
-void *tensor_data(const Tensor *x);      /* no value request: NULL for a traced tensor. On its
+void *tensor_data(const Tensor *x); /* no value request: NULL for a traced tensor. On its
                                           * device, which may be none of the host's */
 size_t tensor_span_bytes(const Tensor *x);
 /* A tensor dies: leaves its scope, drops its storage. */
