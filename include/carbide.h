@@ -95,6 +95,36 @@ CB_API cb_status cb_fail(cb_status status, const char *message);
  * __FILE__ does. */
 CB_API void cb_site(const char *file, int line);
 
+/* How those macros do it. The arguments of a call may be functions of yours that call ops, too, so
+ * the line is set behind them, right before the function runs: CB_AT(cb_matmul, a, b) calls an
+ * inline function that takes the same arguments and, last, the line. CB_AT_GIVES defines that one,
+ * or CB_AT_VOID where nothing is given back. CB_HERE sets the line before: for functions that take
+ * no tensor and no other handle, as each inline function costs those who include this some time. */
+#ifdef CARBIDE_BUILD /* the library's own calls keep the line of the user's call */
+#define CB_HERE ((void)0)
+#define CB_AT_NAME(name) name
+#define CB_AT(name, ...) (name)(__VA_ARGS__)
+#define CB_AT_CHOSEN(function, ...) (function)(__VA_ARGS__)
+#define CB_AT_GIVES(result, name, parameters, arguments)
+#define CB_AT_VOID(name, parameters, arguments)
+#else
+#define CB_HERE cb_site(__FILE__, __LINE__)
+#define CB_SITE const char *cb_file, int cb_line
+#define CB_AT_NAME(name) name##_at_line
+#define CB_AT(name, ...) name##_at_line(__VA_ARGS__, __FILE__, __LINE__)
+#define CB_AT_CHOSEN(function, ...) (function)(__VA_ARGS__, __FILE__, __LINE__)
+#define CB_AT_GIVES(result, name, parameters, arguments)                                           \
+    static inline result name##_at_line parameters {                                               \
+        cb_site(cb_file, cb_line);                                                                 \
+        return (name)arguments;                                                                    \
+    }
+#define CB_AT_VOID(name, parameters, arguments)                                                    \
+    static inline void name##_at_line parameters {                                                 \
+        cb_site(cb_file, cb_line);                                                                 \
+        (name)arguments;                                                                           \
+    }
+#endif
+
 /* ---- memory and scopes -------------------------------------------------------------------- */
 
 /* The allocator behind everything that Carbide allocates; set it before any other call.
@@ -472,11 +502,16 @@ CB_API cb_tensor *cb_sub_(cb_tensor *x, cb_operand y);
 CB_API cb_tensor *cb_mul_(cb_tensor *x, cb_operand y);
 CB_API cb_tensor *cb_div_(cb_tensor *x, cb_operand y);
 CB_API cb_tensor *cb_relu_(cb_tensor *x);
-#define cb_add_(x, y) (CB_HERE, (cb_add_)((x), cb_operand_of(y)))
-#define cb_sub_(x, y) (CB_HERE, (cb_sub_)((x), cb_operand_of(y)))
-#define cb_mul_(x, y) (CB_HERE, (cb_mul_)((x), cb_operand_of(y)))
-#define cb_div_(x, y) (CB_HERE, (cb_div_)((x), cb_operand_of(y)))
-#define cb_relu_(x) (CB_HERE, (cb_relu_)(x))
+CB_AT_GIVES(cb_tensor *, cb_add_, (cb_tensor *x, cb_operand y, CB_SITE), (x, y))
+#define cb_add_(x, y) CB_AT(cb_add_, x, cb_operand_of(y))
+CB_AT_GIVES(cb_tensor *, cb_sub_, (cb_tensor *x, cb_operand y, CB_SITE), (x, y))
+#define cb_sub_(x, y) CB_AT(cb_sub_, x, cb_operand_of(y))
+CB_AT_GIVES(cb_tensor *, cb_mul_, (cb_tensor *x, cb_operand y, CB_SITE), (x, y))
+#define cb_mul_(x, y) CB_AT(cb_mul_, x, cb_operand_of(y))
+CB_AT_GIVES(cb_tensor *, cb_div_, (cb_tensor *x, cb_operand y, CB_SITE), (x, y))
+#define cb_div_(x, y) CB_AT(cb_div_, x, cb_operand_of(y))
+CB_AT_GIVES(cb_tensor *, cb_relu_, (cb_tensor *x, CB_SITE), (x))
+#define cb_relu_(x) CB_AT(cb_relu_, x)
 
 /* ---- gradients ---- */
 #include <carbide_grad.h>
@@ -601,13 +636,14 @@ static inline cb_function *cb_compile(cb_graph *g, const char *o = NULL) {
 extern "C" {
 #else
 #define CB_COMPILE(f, options)                                                                     \
-    (CB_HERE, _Generic((f),                                                                        \
-         cb_function_1 *: cb_compile_1,                                                            \
-         cb_function_2 *: cb_compile_2,                                                            \
-         cb_function_3 *: cb_compile_3,                                                            \
-         cb_function_4 *: cb_compile_4,                                                            \
-         cb_module *: cb_compile_module,                                                           \
-         cb_graph *: cb_compile_graph)((f), (options)))
+    CB_AT_CHOSEN(_Generic((f),                                                                     \
+                     cb_function_1 *: CB_AT_NAME(cb_compile_1),                                    \
+                     cb_function_2 *: CB_AT_NAME(cb_compile_2),                                    \
+                     cb_function_3 *: CB_AT_NAME(cb_compile_3),                                    \
+                     cb_function_4 *: CB_AT_NAME(cb_compile_4),                                    \
+                     cb_module *: CB_AT_NAME(cb_compile_module),                                   \
+                     cb_graph *: CB_AT_NAME(cb_compile_graph)),                                    \
+                 f, options)
 #define CB_COMPILE_1(f) CB_COMPILE(f, NULL)
 #define cb_compile(...) CB_PICK_2(__VA_ARGS__, CB_COMPILE, CB_COMPILE_1, )(__VA_ARGS__)
 #endif
@@ -631,8 +667,8 @@ template <typename... T> static inline cb_tensor *cb_call(cb_function *f, T... x
 extern "C" {
 #else
 #define cb_call(function, ...)                                                                     \
-    (CB_HERE, (cb_call_1)((function), (cb_tensor *[]){__VA_ARGS__},                                \
-                          (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *))))
+    CB_AT(cb_call_1, (function), (cb_tensor *[]){__VA_ARGS__},                                     \
+          (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *)))
 #endif
 
 /* Kernels for other machines: the compiled kernels of all functions that live now, and what

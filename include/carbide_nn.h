@@ -71,9 +71,8 @@ template <typename... T> static inline cb_tensor *cb_forward(cb_module *module, 
 extern "C" {
 #else
 #define cb_forward(module, ...)                                                                    \
-    (CB_HERE,                                                                                      \
-     (cb_module_forward)((module), (cb_tensor *[]){__VA_ARGS__},                                   \
-                         (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *))))
+    CB_AT(cb_module_forward, (module), (cb_tensor *[]){__VA_ARGS__},                               \
+          (int)(sizeof((cb_tensor *[]){__VA_ARGS__}) / sizeof(cb_tensor *)))
 #endif
 
 /* A descendant, or a parameter or buffer, by path; NULL with an error when there is none. "" is the
@@ -163,8 +162,14 @@ CB_API cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor 
                                          cb_tensor *key_padding_mask, cb_tensor *attn_mask,
                                          bool average_attn_weights, cb_tensor **weights,
                                          bool is_causal);
-#define CB_multihead_attention_8(...) (CB_HERE, (cb_multihead_attention)(__VA_ARGS__, false))
-#define CB_multihead_attention_9(...) (CB_HERE, (cb_multihead_attention)(__VA_ARGS__))
+CB_AT_GIVES(cb_tensor *, cb_multihead_attention,
+            (cb_module *attention_module, cb_tensor *query, cb_tensor *key, cb_tensor *value,
+             cb_tensor *key_padding_mask, cb_tensor *attn_mask, bool average_attn_weights,
+             cb_tensor **weights, bool is_causal, CB_SITE),
+            (attention_module, query, key, value, key_padding_mask, attn_mask, average_attn_weights,
+             weights, is_causal))
+#define CB_multihead_attention_8(...) CB_AT(cb_multihead_attention, __VA_ARGS__, false)
+#define CB_multihead_attention_9(...) CB_AT(cb_multihead_attention, __VA_ARGS__)
 #define cb_multihead_attention(...)                                                                \
     CB_PICK_9(__VA_ARGS__, CB_multihead_attention_9, CB_multihead_attention_8,                     \
               CB_TOO_FEW_ARGUMENTS, CB_TOO_FEW_ARGUMENTS, CB_TOO_FEW_ARGUMENTS,                    \

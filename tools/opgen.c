@@ -14,7 +14,8 @@
  * "x, dim:dims=all, keepdim:bool=false" of sum:
  *
  *     CB_API cb_tensor *cb_sum(cb_tensor *x, cb_dim_list dim, bool keepdim);
- *     #define CB_sum_1(x) (CB_HERE, (cb_sum)(x, CB_ALL, false))
+ *     CB_AT_GIVES(cb_tensor *, cb_sum, (..., CB_SITE), (x, dim, keepdim))
+ *     #define CB_sum_1(x) CB_AT(cb_sum, x, CB_ALL, false)
  *     #define CB_sum_2(x, dim) ...
  *     #define cb_sum(...) CB_PICK_3(__VA_ARGS__, CB_sum_3, CB_sum_2, CB_sum_1, )(__VA_ARGS__)
  */
@@ -203,9 +204,6 @@ static void write_header(FILE *out) {
         "dims,\n"
         " * and fills in the defaults of trailing arguments that are left out. */\n"
         "#ifndef CARBIDE_OPS_H\n#define CARBIDE_OPS_H\n\n"
-        "#ifdef CARBIDE_BUILD /* the library's own calls keep the line of the user's call */\n"
-        "#define CB_HERE ((void)0)\n#else\n#define CB_HERE cb_site(__FILE__, __LINE__)\n"
-        "#endif\n\n"
         "/* CB_PICK_n(arguments, macro for n, ..., macro for 1, ): the macro for their number */"
         "\n");
     for (int n = 1; n <= MAX_PARAMS; n++) {

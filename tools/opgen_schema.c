@@ -228,20 +228,29 @@ void schema_parse(Schema *schema) {
 
 /* ---- public functions --------------------------------------------------------------------- */
 
+static void write_parameter(FILE *out, Api api, const SchemaParam *param, int before) {
+    bool operand = api.operands && param_is_tensor(param);
+    fprintf(out, "%s%s%s", before ? ", " : "",
+            operand ? "cb_operand " : type_info[param->type].c_type, param->name);
+}
+
 void api_signature(FILE *out, Api api, const Schema *schema, bool in_parentheses) {
     fprintf(out, in_parentheses ? "%s(%s%s)(" : "%s%s%s(", api.result, api.prefix, schema->name);
-    for (int i = 0; i < schema->count; i++) {
-        const SchemaParam *param = &schema->param[i];
-        bool operand = api.operands && param_is_tensor(param);
-        fprintf(out, "%s%s%s", i ? ", " : "",
-                operand ? "cb_operand " : type_info[param->type].c_type, param->name);
-    }
+    for (int i = 0; i < schema->count; i++) write_parameter(out, api, &schema->param[i], i);
     fprintf(out, schema->count ? ")" : "void)");
+}
+
+/* Whether an argument may be a call of ops, so that the line is set behind the arguments. */
+static bool takes_operands(const Schema *schema) {
+    for (int i = 0; i < schema->count; i++)
+        if (param_is_tensor(&schema->param[i]) || schema->param[i].type == NUMBER) return true;
+    return false;
 }
 
 /* The macro's body with the first `given` arguments taken and the others at their defaults. */
 static void write_call(FILE *out, Api api, const Schema *schema, int given) {
-    fprintf(out, "(CB_HERE, (%s%s)(", api.prefix, schema->name);
+    bool at = takes_operands(schema);
+    fprintf(out, at ? "CB_AT(%s%s" : "(CB_HERE, (%s%s)(", api.prefix, schema->name);
     for (int i = 0; i < schema->count; i++) {
         const SchemaParam *param = &schema->param[i];
         bool operand = param->type == NUMBER || (api.operands && param_is_tensor(param));
@@ -252,12 +261,22 @@ static void write_call(FILE *out, Api api, const Schema *schema, int given) {
                            : param->type == DTYPE  ? "cb_only_dtype"
                            : param->type == BOOL   ? "cb_flag_of"
                                                    : "";
-        if (i) fprintf(out, ", ");
+        if (at || i) fprintf(out, ", ");
         if (i >= given)
             fprintf(out, "%s", param->macro);
         else
             fprintf(out, *wrap ? "%s(%s)" : "%s%s", wrap, param->name);
     }
+    fprintf(out, at ? ")\n" : "))\n");
+}
+
+/* What CB_AT calls: the function behind its arguments and the line. */
+static void write_at(FILE *out, Api api, const Schema *schema) {
+    fprintf(out, "CB_AT_GIVES(%s, %s%s, (", api.result, api.prefix, schema->name);
+    for (int i = 0; i < schema->count; i++) write_parameter(out, api, &schema->param[i], i);
+    fprintf(out, ", CB_SITE), (");
+    for (int i = 0; i < schema->count; i++)
+        fprintf(out, "%s%s", i ? ", " : "", schema->param[i].name);
     fprintf(out, "))\n");
 }
 
@@ -273,6 +292,7 @@ void api_declare(FILE *out, Api api, const Schema *schema) {
     fprintf(out, "\n/* %s(%s) */\nCB_API ", schema->name, schema->text);
     api_signature(out, api, schema, false);
     fprintf(out, ";\n");
+    if (takes_operands(schema)) write_at(out, api, schema);
     snprintf(name, sizeof name, "%s%s", api.prefix, schema->name);
     if (schema->required == schema->count) {
         write_macro(out, api, schema, name, schema->count);

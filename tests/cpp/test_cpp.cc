@@ -68,6 +68,24 @@ static void test_compile() {
         cb_clear_error();                                                                          \
     } while (0)
 
+static cb_tensor *layer(cb_tensor *x) { return cb_relu(cb_add(x, 1)); }
+static cb_module *block() { return cb_nn_sequential(cb_nn_relu(), cb_nn_linear(2, 2)); }
+
+// So they do where the arguments make calls in other lines.
+static void test_lines_of_nested_calls() {
+    cb_tensor *x = cb_ones(cb_dims(2, 3));
+    cb_module *net = block();
+    EXPECT_LINE(cb_matmul(layer(x), layer(x)));
+    EXPECT_LINE(cb_sum(layer(x), 5));
+    EXPECT_LINE(cb_item(layer(x)));
+    EXPECT_LINE(cb_add_(x, layer(cb_ones(5))));
+    EXPECT_LINE(cb_forward(cb_module_child(net, "1"), layer(x)));
+    EXPECT_LINE(cb_call(nullptr, layer(x)));
+    EXPECT_LINE(cb_compile(net = cb_nn_sequential(net, block()), "no=1"));
+    cb_module_free(net);
+    EXPECT_LINE(cb_nn_module_list(nullptr, block()));
+}
+
 static void test_lines() {
     cb_module *net = cb_nn_sequential(cb_nn_relu(), cb_nn_linear(2, 2));
     cb_tensor *x = cb_ones(2);
@@ -84,6 +102,7 @@ static void test_lines() {
 int main() {
     cb_scope_open();
     test_lines();
+    test_lines_of_nested_calls();
     test_ops();
     test_layers();
     test_compile();

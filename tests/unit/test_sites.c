@@ -96,6 +96,54 @@ static void the_call_has_its_line_again(void **state) {
     cb_module_free(net);
 }
 
+/* ---- arguments that make calls --------------------------------------------------------------- */
+
+static cb_tensor *layer(cb_tensor *x) { return cb_relu(cb_add(x, 1)); }
+static cb_module *block(void) { return cb_nn_sequential(cb_nn_linear(2, 2), cb_nn_relu()); }
+
+static void arguments_come_before_the_line(void **state) {
+    (void)state;
+    cb_tensor *x = cb_ones(cb_dims(2, 3)), *out[1];
+    EXPECT_HERE(cb_matmul(layer(x), layer(x)), ": matmul: ");
+    EXPECT_HERE(cb_sum(layer(x), 5), "sum");
+    EXPECT_HERE(cb_clamp(layer(x)), "clamp");
+    EXPECT_HERE(cb_add(layer(layer(x)), cb_add(layer(x), layer(cb_ones(5)))), ": add: ");
+    EXPECT_HERE(cb_add_(x, layer(cb_ones(5))), "");
+    EXPECT_HERE(cb_assign(x, layer(cb_ones(5))), "");
+    EXPECT_HERE(cb_fill_(x, layer(cb_ones(5))), "");
+    EXPECT_HERE(cb_item(layer(x)), "item");
+    EXPECT_HERE(cb_size(layer(x), 2), "no dimension 2");
+    EXPECT_HERE(cb_split(layer(x), -1, 0, out, 1), "pieces of size -1");
+    EXPECT_HERE(cb_mark_dynamic(layer(x), 2), "");
+    EXPECT_HERE(cb_backward(layer(x), NULL), "backward");
+}
+
+static void modules_and_functions_of_arguments(void **state) {
+    (void)state;
+    cb_tensor *x = cb_ones(cb_dims(2, 3));
+    cb_module *net = block();
+    cb_function *fast = cb_compile(net, "backend=vm");
+    EXPECT_HERE(cb_forward(cb_module_child(net, "0"), layer(x)), ": linear: ");
+    EXPECT_HERE(cb_call(NULL, layer(x)), "the function or an array is NULL");
+    EXPECT_HERE(cb_module_free(cb_module_add(net, "more", block())), "has a parent");
+    EXPECT_HERE(cb_compile(net = cb_nn_sequential(net, block()), "no=1"), "no option 'no'");
+    cb_function_free(fast);
+    cb_module_free(net);
+}
+
+/* A call by address has no line of its own. */
+static void names_in_parentheses_leave_the_line(void **state) {
+    (void)state;
+    double (*value_of)(cb_tensor *) = cb_item;
+    cb_tensor *x = cb_ones(2);
+    int line = __LINE__ + 1;
+    cb_tensor *y = cb_neg(x);
+    (void)value_of(y);
+    expect_line(line, "item");
+    (void)(cb_item)(y);
+    expect_line(line, "item");
+}
+
 /* An index is out of range when the function has long returned. */
 static int line_of_gather;
 static cb_tensor *picked(cb_tensor *x, cb_tensor *index) {
@@ -302,6 +350,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(calls_of_modules, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(scopes_without_an_opening, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(the_call_has_its_line_again, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(arguments_come_before_the_line, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(modules_and_functions_of_arguments, open_scope,
+                                        close_scope),
+        cmocka_unit_test_setup_teardown(names_in_parentheses_leave_the_line, open_scope,
+                                        close_scope),
         cmocka_unit_test_setup_teardown(an_index_names_the_line_of_its_op, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(layers_are_named_by_their_path, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(an_index_names_the_layer, open_scope, close_scope),
