@@ -19,7 +19,7 @@ static uint64_t modes_of(const cb_module *module) {
 /* A handle names one tensor, with its sizes, strides and place, and no other one after it; of those
  * that decide what is recorded, the elements too, whose every write raises the version. */
 static uint64_t tensors_of(const cb_module *module) {
-    uint64_t hash = (uint64_t)module->tensor_count;
+    uint64_t hash = hash_mix((uint64_t)module->tensor_count, module->leaf);
     for (int i = 0; i < module->tensor_count; i++) {
         const ModuleTensor *own = &module->tensor[i];
         hash = hash_mix(hash, (uintptr_t)tensor_out(own->tensor));

@@ -173,7 +173,9 @@ bool cb_module_training(const cb_module *module) {
 }
 
 bool cb_module_is_leaf(const cb_module *module) {
-    return module_lives(module, "cb_module_is_leaf: the module") && module->leaf;
+    if (!module_lives(module, "cb_module_is_leaf: the module")) return false;
+    module_met(module);
+    return module->leaf;
 }
 
 int cb_module_child_count(const cb_module *module) {

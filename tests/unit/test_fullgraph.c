@@ -446,6 +446,10 @@ static cb_tensor *counts_children(cb_tensor *x) {
     return cb_add(x, (double)cb_module_child_count(net));
 }
 
+static cb_tensor *asks_for_a_leaf(cb_tensor *x) {
+    return cb_add(x, cb_module_is_leaf(net) ? 1.0 : 2.0);
+}
+
 static cb_tensor *gets_a_parameter(cb_tensor *x) { return cb_add(x, cb_module_get(net, "bias")); }
 
 static cb_tensor *asks_a_child(cb_tensor *x) {
@@ -469,8 +473,8 @@ static cb_tensor *visits(cb_tensor *x) {
 static void what_modules_were_asked_is_a_guard(void **state) {
     (void)state;
     cb_function_1 *functions[] = {counts_parameters, counts_children, gets_a_parameter,
-                                  asks_a_child, visits};
-    for (int i = 0; i < 5; i++) {
+                                  asks_a_child, visits, asks_for_a_leaf};
+    for (int i = 0; i < 6; i++) {
         cb_scope_open();
         net = cb_nn_linear(2, 2);
         cb_function *fast = cb_compile(functions[i], FULL);
@@ -480,6 +484,7 @@ static void what_modules_were_asked_is_a_guard(void **state) {
         cb_module_parameter(net, "bias", cb_full(cb_dims(2), 7.0));
         cb_module_parameter(net, "more", cb_full(cb_dims(2), 9.0));
         cb_module_add(net, "child", cb_nn_relu());
+        cb_module_set_leaf(net, !cb_module_is_leaf(net));
         for (int call = 0; call < 2; call++) expect_call(fast, functions[i], x, 2);
         cb_no_grad_close();
         expect_told(fast, "a module holds other parameters or settings");
