@@ -217,7 +217,8 @@ bool entry_same(const Entry *a, const Entry *b) {
                 ambient_equal(a->ambient, b->ambient) && trace_same(a->trace, b->trace) &&
                 objects_same(a->trace, b->trace);
     for (int i = 0; same && i < b->input_count; i++) /* what their guards say is in the traces */
-        same = a->first[i] == b->first[i] && (!a->joined || a->joined[i] == b->joined[i]);
+        same = a->first[i] == b->first[i] && (!a->joined || a->joined[i] == b->joined[i]) &&
+               (!a->handle || a->handle[i] == b->handle[i]);
     return same;
 }
 

@@ -66,16 +66,29 @@ static int takes(const Function *function) {
     return function->callee <= CALLEE_4 ? (int)function->callee + 1 : -1;
 }
 
+enum { FEW_ENTRIES = 8 }; /* are asked one by one */
+
 /* fullgraph: what the function would find, and be told, is what it was. */
 static bool holds_without_function(const Entry *entry, Tensor *const *input) {
     return frozen_all_hold(entry, NULL) && leaves_hold(entry, input) && answers_hold(entry, input);
 }
 
+static bool begins_call(const Entry *entry, Ambient now, Tensor *const *input, int input_count) {
+    return !entry->resumes && entry_holds(entry, now, grad_mode(), input, input_count) &&
+           (!entry->function->options.fullgraph || holds_without_function(entry, input));
+}
+
+/* The first of the list, or the one that was found behind many others before: where sizes vary,
+ * those of one call are mostly those of the last. */
 static Entry *find_entry(Function *function, Ambient now, Tensor *const *input, int input_count) {
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (!e->resumes && entry_holds(e, now, grad_mode(), input, input_count) &&
-            (!function->options.fullgraph || holds_without_function(e, input)))
-            return entry_widest(e);
+    Entry *recent = atomic_load_explicit(&function->recent, memory_order_acquire);
+    if (recent && begins_call(recent, now, input, input_count)) return entry_widest(recent);
+    int passed = 0;
+    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next), passed++) {
+        if (!begins_call(e, now, input, input_count)) continue;
+        if (passed >= FEW_ENTRIES) entry_guess(&function->recent, e);
+        return entry_widest(e);
+    }
     return NULL;
 }
 

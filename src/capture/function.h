@@ -275,6 +275,7 @@ struct cb_function {
     uint32_t making;             /* the process that compiles an entry for it; 0: none does */
     _Atomic(const void *) maker; /* and its thread: thread_state */
     _Atomic(Entry *) first;
+    _Atomic(Entry *) recent; /* NULL, or one behind many others that the last call began with */
     _Atomic int entry_count;
     _Atomic uint64_t reset;     /* the last cb_reset that it knows of */
     Inside inside;              /* who may stand on an entry (retire.c) */
@@ -312,8 +313,9 @@ void function_leave(Function *function);
 void function_retire(Function *function, Entry *newest);
 void function_retire_all(Function *function);
 void entry_set_wider(Entry *entry, Entry *wider); /* unless that one has left */
-void entry_set_then(Entry *entry, Entry *then);   /* the same, without the lock */
-void entries_free(Entry *left);                   /* that have left, one after the other */
+/* Of then and recent: the same, without the lock. */
+void entry_guess(_Atomic(Entry *) *guess, Entry *entry);
+void entries_free(Entry *left); /* that have left, one after the other */
 static inline bool entry_may_leave(const Entry *entry) { return !atomic_load(&entry->counts); }
 /* Its entries that begin with it, or (resume) behind an event, without those that others replace,
  * or that may leave; some that are others over other sizes count as one. resized: those alone. */

@@ -14,12 +14,13 @@
  * since. Whoever comes later cannot find it. A call that the user's code leaves by a jump stays
  * inside until its frame is found abandoned (call.c).
  *
- * Entries point at each other besides: `then` at one that resumes, `wider` at one that has numbers
- * as arguments or lets more values cross. No entry of the list points at one that has left it: that
- * clears the first kind, and goes on with its own `wider` in place of the second, under the lock.
- * Whoever sets `then` has no lock, so it looks afterwards whether the other one has gone meanwhile:
- * either it sees that, or who leaves sees the pointer. What has left may point anywhere, since only
- * those who have been inside since then stand on it.
+ * The function points at one that it found behind many others (`recent`), and entries at each
+ * other: `then` at one that resumes, `wider` at one that has numbers as arguments or lets more
+ * values cross. Nothing of the list points at one that has left it: that clears the first two, which
+ * are guesses, and goes on with its own `wider` in place of the third, under the lock. Whoever makes
+ * a guess has no lock, so it looks afterwards whether the entry has gone meanwhile: either it sees
+ * that, or who leaves sees the pointer. What has left may point anywhere, since only those who have
+ * been inside since then stand on it.
  *
  *     function_enter(f);   find an entry, run it   function_leave(f);     frees what has left */
 #include "capture/function.h"
@@ -81,16 +82,18 @@ Entry *function_find_resized(const Function *function, Tensor *const *input, int
 
 /* ---- pointers -------------------------------------------------------------------------------- */
 
-void entry_set_then(Entry *entry, Entry *then) {
-    atomic_store(&entry->then, then);
-    if (atomic_load(&then->gone)) atomic_compare_exchange_strong(&entry->then, &then, NULL);
+void entry_guess(_Atomic(Entry *) *guess, Entry *entry) {
+    atomic_store(guess, entry);
+    if (atomic_load(&entry->gone)) atomic_compare_exchange_strong(guess, &entry, NULL);
 }
 
 void entry_set_wider(Entry *entry, Entry *wider) {
     if (!atomic_load(&wider->gone)) atomic_store(&entry->wider, wider);
 }
 
-static void forget_entry(const Function *function, Entry *gone) {
+static void forget_entry(Function *function, Entry *gone) {
+    Entry *recent = gone;
+    atomic_compare_exchange_strong(&function->recent, &recent, NULL);
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
         Entry *then = gone;
         atomic_compare_exchange_strong(&e->then, &then, NULL);

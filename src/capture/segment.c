@@ -545,7 +545,7 @@ static Entry *find_next(const Call *call) {
 
 void segment_note_next(Call *call) {
     if (call->before && atomic_load(&call->before->then) != call->entry)
-        entry_set_then(call->before, call->entry);
+        entry_guess(&call->before->then, call->entry);
 }
 
 /* The call goes on with a segment that nothing is known of yet. False: no memory. */

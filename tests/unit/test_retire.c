@@ -20,8 +20,10 @@ static int entries_of(const cb_function *fast) {
     return count;
 }
 
-/* What an entry of the list points at is in the list. */
+/* What the function, or an entry of the list, points at is in the list. */
 static void expect_pointers(const cb_function *fast) {
+    const Entry *recent = atomic_load(&fast->recent);
+    assert_false(recent && atomic_load(&recent->gone));
     for (Entry *e = atomic_load(&fast->first); e; e = atomic_load(&e->next)) {
         const Entry *then = atomic_load(&e->then), *wider = atomic_load(&e->wider);
         assert_false(atomic_load(&e->gone));
@@ -84,6 +86,31 @@ static void sizes_count_for_nothing(void **state) {
         expect_pointers(fast);
         cb_function_free(fast);
     }
+}
+
+/* Behind many others, the one of the last call is asked first, until it leaves. */
+static void the_last_size_is_found_first(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(softmax, VM);
+    for (int round = 0; round < 2; round++) {
+        cb_set_option("entries_mb", round ? "0" : "48");
+        for (int n = 1; n <= 40; n++)
+            for (int again = 0; again < 2; again++) {
+                cb_scope_open();
+                bool one_more = round && again; /* so that the oldest leaves */
+                cb_tensor *x = wave(4, one_more ? n + 100 : n);
+                expect_near(cb_call(fast, x), softmax(x));
+                const Entry *recent = atomic_load(&fast->recent);
+                if (!round && again) {
+                    assert_int_equal(recent != NULL, n > 8);
+                    assert_true(!recent || recent->guard[0].size[1] == n);
+                }
+                cb_scope_close();
+            }
+        expect_pointers(fast);
+    }
+    cb_set_option("entries_mb", "48");
+    cb_function_free(fast);
 }
 
 /* What is still to be compiled has not been, and then few of them were. */
@@ -310,6 +337,7 @@ static void chains_leave_beside_calls(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_SCOPE(sizes_count_for_nothing),
+        IN_SCOPE(the_last_size_is_found_first),
         IN_SCOPE(async_sizes),
         IN_SCOPE(numbers_count),
         IN_SCOPE(ranks_count),
