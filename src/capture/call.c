@@ -200,9 +200,8 @@ static bool launch(Call *call) {
 /* False where the order of writes matters: the ops run one by one then. */
 static bool may_launch(const Call *call) {
     char detail[160];
-    Reason why;
-    if (entry_values_apart(call->entry, call->value, &why, detail, sizeof detail)) return true;
-    function_note(call->function, why, site_current(), "%s", detail);
+    if (entry_values_apart(call->entry, call->value, detail, sizeof detail)) return true;
+    function_note(call->function, REASON_written_overlap, site_current(), "%s", detail);
     atomic_fetch_add(&call->function->breaks, 1);
     return false;
 }

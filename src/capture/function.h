@@ -173,9 +173,8 @@ bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *inpu
 void entry_note_handles(Entry *entry, Tensor *const *input); /* may escape through its arena */
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
 /* False when the entry writes to memory that another of its tensors shows, although they are not
- * one, so that the order of ops matters; or when two of its leaves are one. *why and out say so. */
-bool entry_values_apart(const Entry *entry, Tensor *const *value, Reason *why, char *out,
-                        size_t bytes);
+ * one, so that the order of ops matters: REASON_written_overlap, which out tells. */
+bool entry_values_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes);
 /* Runs the executable. value[] gives inputs and captured tensors, argument[] the trace's; new ones
  * come into graph_output. False with an error: nothing has happened. */
 bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,

@@ -17,13 +17,24 @@ static int add_value(Recording *recording, const TraceValue *made,
     value.contiguous = strides_contiguous(meta->rank, meta->size, value.stride);
     push(trace->arena, trace->value, value);
     push(recording->graph->arena, recording->value, *functional);
+    recording->value[number].leaf = number;
     return number;
 }
 
 /* Its node now is one that gradients come to. */
 static void add_leaf(Recording *recording, int value) {
-    LeafNode leaf = {value, recording->value[value].node};
+    LeafNode leaf = {recording->value[value].leaf, recording->value[value].node};
     push(recording->graph->arena, recording->leaf, leaf);
+}
+
+/* The value that met this leaf first. */
+static int find_leaf(const Recording *recording, int value) {
+    const History *history = recording->value[value].history;
+    for (int i = 0; i < length(recording->leaf); i++) {
+        int v = recording->leaf[i].value;
+        if (recording->value[v].history == history) return v;
+    }
+    return value;
 }
 
 /* No other value's, and none that it was before. */
@@ -53,7 +64,10 @@ int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     functional.node = graph_input(recording->graph, &value.meta);
     int number = add_value(recording, &value, &functional);
     if (kind == VALUE_IS_CAPTURED) push(recording->graph->arena, recording->captured, number);
-    if (value.tracked) add_leaf(recording, number);
+    if (!value.tracked) return number;
+    recording->value[number].history = x->history;
+    recording->value[number].leaf = find_leaf(recording, number);
+    add_leaf(recording, number);
     return number;
 }
 
@@ -261,7 +275,7 @@ bool functional_backward(Recording *recording, int root, const TraceOperand *see
             !stands_apart(recording, value[k]))
             push(graph->arena, wrt, ((LeafNode){k, now}));
         for (int i = 0; i < length(recording->leaf); i++)
-            if (recording->leaf[i].value == value[k])
+            if (recording->leaf[i].value == recording->value[value[k]].leaf)
                 push(graph->arena, wrt, ((LeafNode){k, recording->leaf[i].node}));
         gradient[k] = NULL;
     }

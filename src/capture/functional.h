@@ -24,12 +24,15 @@ typedef struct FunctionalValue {
     Node *node;  /* of a root: its value now. Of a view: its value when the root's version was */
     int version; /* of a root: writes so far. Of a view: that of its node */
     int input;   /* graph input number, or -1 */
-    bool cut;    /* a view through which no gradient comes */
+    int leaf;    /* the first value that is the same leaf; itself where there is no other one */
+    const History *history; /* of a leaf */
+    bool cut;               /* a view through which no gradient comes */
 } FunctionalValue;
 
-/* One of the nodes that a leaf has been, or a value that stands apart. */
+/* One of the nodes that a leaf has been, or a value that stands apart. Under fullgraph a leaf is
+ * several values where it is an input and found outside, too: its gradient comes by all of them. */
 typedef struct LeafNode {
-    int value;
+    int value; /* FunctionalValue.leaf */
     Node *node;
 } LeafNode;
 

@@ -32,6 +32,36 @@ bool call_keeps_history(const Call *call, int count) {
     return false;
 }
 
+/* ---- what leaves are given ------------------------------------------------------------------- */
+
+static bool is_met(const Call *call, int v) {
+    const TraceLeaf *leaf = call->trace->leaf;
+    for (int i = 0; i < length(leaf); i++)
+        if (call->value[leaf[i].value]->history == call->value[v]->history) return true;
+    return false;
+}
+
+static void push_leaf(Call *call, TraceLeaf leaf) {
+    Arena *arena = call->recording->trace->arena;
+    if (arena_guard(arena)) {
+        call->failed = true;
+        return;
+    }
+    push(arena, call->recording->trace->leaf, leaf);
+}
+
+/* Under fullgraph the function does not run again, so an entry has what it does to leaves'
+ * gradients. */
+static void meet_gradient(Call *call, int v, bool frees) {
+    if (is_met(call, v)) return;
+    Tensor *gradient = frees ? NULL : *tape_gradient(call->value[v]);
+    int before = gradient ? record_value(call, gradient) : LEAF_NONE;
+    if (gradient && before < 0)
+        call->failed = true;
+    else
+        push_leaf(call, (TraceLeaf){v, frees ? LEAF_ANY : before, LEAF_SAME});
+}
+
 /* The shell becomes the leaf's gradient, or is added to the one that it has. */
 static bool add_to_leaf(Tensor **gradient, Tensor *shell) {
     if (!*gradient) {
@@ -47,9 +77,9 @@ static bool add_to_leaf(Tensor **gradient, Tensor *shell) {
     return added;
 }
 
-static bool give_to_leaf(Call *call, Tensor *leaf, Tensor *shell) {
-    if (call->function->options.fullgraph) call_meets_leaf(&call->tracer, leaf, READS_GRADIENT);
-    return add_to_leaf(tape_gradient(leaf), shell);
+static bool give_to_leaf(Call *call, int leaf, Tensor *shell) {
+    if (call->function->options.fullgraph) meet_gradient(call, leaf, false);
+    return add_to_leaf(tape_gradient(call->value[leaf]), shell);
 }
 
 /* The op that the call has just done hands out its results. */
@@ -70,7 +100,7 @@ static bool hand_out(Call *call, const TraceOp *op, Tensor **out) {
     for (int k = 0; k < back->count && done && !back->leaves; k++)
         out[k] = back->wrt[k] >= 0 ? shell[next++] : NULL;
     for (int k = 0; k < results && done && back->leaves; k++)
-        done = give_to_leaf(call, call->value[back->wrt[k]], shell[k]);
+        done = give_to_leaf(call, back->wrt[k], shell[k]);
     memory_free(shell);
     return done;
 }
@@ -155,58 +185,19 @@ bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
 
 /* ---- fullgraph: without the function -------------------------------------------------------- */
 
-/* The function does not run again, so an entry has what it does to leaves' gradients. */
-
-static int find_leaf(const Call *call, const Tensor *x) {
-    const TraceLeaf *leaf = call->trace->leaf;
-    for (int i = 0; i < length(leaf); i++)
-        if (call->value[leaf[i].value]->history == x->history) return i;
-    return NO_VALUE;
-}
-
-static void push_leaf(Call *call, TraceLeaf leaf) {
-    Arena *arena = call->recording->trace->arena;
-    if (arena_guard(arena)) {
-        call->failed = true;
-        return;
-    }
-    push(arena, call->recording->trace->leaf, leaf);
-}
-
-/* What is the result of ops outside requires one for ever. */
-static void ask_whether(Call *call, Tensor *x) {
-    if (x->history && !tape_gradient(x)) return;
-    int v = record_value(call, x);
-    if (v < 0) {
-        call->failed = true;
-        return;
-    }
-    call->trace->value[v].asked = true;
-    call->trace->value[v].required = x->history;
-}
-
-static void meet_gradient(Call *call, Tensor *x, bool frees) {
-    if (find_leaf(call, x) != NO_VALUE) return;
-    Tensor *gradient = *tape_gradient(x);
-    int v = record_value(call, x), before = LEAF_NONE;
-    bool found = v >= 0;
-    if (found && !frees && gradient) {
-        before = record_value(call, gradient);
-        found = before >= 0;
-    }
-    if (found)
-        push_leaf(call, (TraceLeaf){v, frees ? LEAF_ANY : before, LEAF_SAME});
-    else
-        call->failed = true;
-}
-
 void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how) {
     Call *call = call_of(tracer);
     if (call->mode != CALL_RECORDS || call->refused) return;
-    if (how == ASKS_WHETHER)
-        ask_whether(call, x);
-    else
-        meet_gradient(call, x, how == FREES_GRADIENT);
+    if (x->history && !tape_gradient(x)) return; /* of ops outside: it requires one for ever */
+    int v = record_value(call, x); /* also where it is a leaf that was met by another name */
+    if (v < 0) {
+        call->failed = true;
+    } else if (how == ASKS_WHETHER) {
+        call->trace->value[v].asked = true;
+        call->trace->value[v].required = x->history;
+    } else {
+        meet_gradient(call, v, how == FREES_GRADIENT);
+    }
 }
 
 /* What was recorded has a leaf there, what follows none: no graph, and no guard, has both. */
@@ -261,25 +252,13 @@ static int find_other_leaf(const Entry *entry, Tensor *const *input) {
     return NO_VALUE;
 }
 
-/* An op computes from it, or it is one of those that gradients are asked by. */
-static bool takes_part(const Trace *trace, int v) {
-    for (int i = 0; i < length(trace->op); i++) {
-        const TraceOp *op = &trace->op[i];
-        for (int k = 0; k < op->input_count; k++)
-            if (op->input[k].kind == OPERAND_VALUE && op->input[k].value == v) return true;
-        for (int k = 0; op->back && !op->back->leaves && k < op->back->count; k++)
-            if (trace_back_value(op->back, k) == v) return true;
-    }
-    return false;
-}
-
-/* Under fullgraph an input and what the function finds are two values of the trace, and gradients
- * come to one of them. */
+/* Under fullgraph an input and what the function finds are two values of the trace, which may be
+ * one leaf. */
 static int find_joined(const Entry *entry, Tensor *const *value, const Tensor *input) {
     for (int k = 0; input->history && k < entry->captured_count; k++) {
         int v = entry->captured[k];
         const Tensor *x = value ? value[v] : entry_captured(entry, k);
-        if (x && x->history == input->history && takes_part(entry->trace, v)) return v;
+        if (x && x->history == input->history) return v;
     }
     return NO_VALUE;
 }

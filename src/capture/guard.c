@@ -195,20 +195,7 @@ static int find_clash(const Entry *entry, Tensor *const *value, int m) {
     return NO_VALUE;
 }
 
-static bool leaves_apart(const Entry *entry, char *out, size_t bytes) {
-    for (int i = 0; entry->joined && i < entry->input_count; i++) {
-        if (entry->joined[i] == NO_VALUE) continue;
-        snprintf(out, bytes, "input %d, and captured %%%d", i, entry->joined[i]);
-        return false;
-    }
-    return true;
-}
-
-bool entry_values_apart(const Entry *entry, Tensor *const *value, Reason *why, char *out,
-                        size_t bytes) {
-    *why = REASON_joined_leaf;
-    if (!leaves_apart(entry, out, bytes)) return false;
-    *why = REASON_written_overlap;
+bool entry_values_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes) {
     if (are_apart(entry, value, entry->captured_count)) return true;
     for (int i = 0; i < entry->mutated_count; i++) {
         int m = entry->mutated[i], v = find_clash(entry, value, m);

@@ -227,10 +227,9 @@ static int call_ops(const Entry *entry, Tensor **value, Tensor **output, bool ef
 
 static int call_values(const Entry *entry, Tensor **value, Tensor **graph_output, Tensor **output) {
     char detail[160];
-    Reason why;
     leaves_find(entry, value);
-    if (!entry_values_apart(entry, value, &why, detail, sizeof detail)) {
-        function_note(entry->function, why, site_current(), "%s", detail);
+    if (!entry_values_apart(entry, value, detail, sizeof detail)) {
+        function_note(entry->function, REASON_written_overlap, site_current(), "%s", detail);
         return call_ops(entry, value, output, true);
     }
     cb_status before = cb_error_status();

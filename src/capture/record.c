@@ -319,20 +319,13 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
 
 /* ---- gradients ----------------------------------------------------------------------------- */
 
-/* Another name of a leaf that is listed. */
-static bool is_listed(const Call *call, const int *list, int v) {
-    for (int k = 0; k < length(list); k++)
-        if (call->value[list[k]]->history == call->value[v]->history) return true;
-    return false;
-}
-
-/* The tensors from outside that require a gradient. */
-static int *list_leaves(const Call *call) {
-    const Trace *trace = call->recording->trace;
+/* The tensors from outside that require a gradient, each by one name. */
+static int *list_leaves(const Recording *recording) {
+    const Trace *trace = recording->trace;
     int *list = NULL;
     for (int v = 0; v < length(trace->value); v++)
         if (trace->value[v].kind != VALUE_IS_RESULT && trace->value[v].tracked &&
-            !is_listed(call, list, v))
+            recording->value[v].leaf == v)
             push(trace->arena, list, v);
     return list;
 }
@@ -377,7 +370,7 @@ static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const i
     if (!y->tracked && !tape_refuses_untracked(back->what)) return NO_VALUE;
     if (!tape_fits(back->what, &y->meta, seed)) return NO_VALUE;
     if (GUARD(recording)) return OUT_OF_MEMORY;
-    const int *leaves = how.leaves ? list_leaves(call) : NULL;
+    const int *leaves = how.leaves ? list_leaves(recording) : NULL;
     if (!back_values(recording, *op, how, leaves ? leaves : list,
                      how.leaves ? length(leaves) : back->count))
         return NO_VALUE;
