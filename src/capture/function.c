@@ -201,21 +201,21 @@ static int find_history(Tensor *const *input, int input_count) {
     return NO_VALUE;
 }
 
-/* A call before ended with a result to go back from, or this one begins with one. */
+/* A call before ended with a result to go back from, or went on from such an input, which this one
+ * has, too. */
 static bool needs_tape(const Function *function, Tensor *const *input, int input_count) {
     return atomic_load_explicit(&function->keeps_history, memory_order_relaxed) ||
-           find_history(input, input_count) != NO_VALUE;
+           (atomic_load_explicit(&function->follows_inputs, memory_order_relaxed) &&
+            find_history(input, input_count) != NO_VALUE);
 }
 
 /* While gradients are recorded, op by op. */
 static int call_recorded(Function *function, Tensor *const *input, int input_count,
                          Tensor **output) {
-    const char *why = reason_info(REASON_gradients)->text;
     char name[32], what[400] = "a call before gave a result that has a history";
     int i = find_history(input, input_count);
     snprintf(name, sizeof name, "input %d", i);
     if (i != NO_VALUE) history_describe(name, input[i], what, sizeof what);
-    if (function->options.fullgraph) return fail(CB_ERR_COMPILE, "fullgraph: %s: %s", why, what);
     function_note(function, REASON_gradients, site_current(), "%s", what);
     return call_eagerly(function, input, input_count, output);
 }

@@ -14,6 +14,7 @@
 #include "capture/capture.h"
 #include "capture/trace.h"
 #include "device/device.h"
+#include "eager/tape.h"
 #include "tensor/frame.h"
 #include "tensor/random.h"
 #include "tensor/thread.h"
@@ -61,7 +62,7 @@ void options_print(const FunctionOptions *options, Buffer *out);
 typedef struct Guard { /* of one input */
     cb_dtype dtype;
     uint8_t rank, device;
-    bool tracked;    /* it requires a gradient, where gradients are wanted */
+    HistoryKind history;
     bool contiguous; /* any strides are those that make it so */
     int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK];
 } Guard;
@@ -276,10 +277,11 @@ struct cb_function {
     _Atomic(Entry *) first;
     _Atomic(Entry *) recent; /* NULL, or one behind many others that the last call began with */
     _Atomic int entry_count;
-    _Atomic uint64_t reset;     /* the last cb_reset that it knows of */
-    Inside inside;              /* who may stand on an entry (retire.c) */
-    _Atomic(Entry *) left;      /* entries that have left the list, and are not freed yet */
-    _Atomic bool keeps_history; /* a call of it ended with something to go back from */
+    _Atomic uint64_t reset;      /* the last cb_reset that it knows of */
+    Inside inside;               /* who may stand on an entry (retire.c) */
+    _Atomic(Entry *) left;       /* entries that have left the list, and are not freed yet */
+    _Atomic bool keeps_history;  /* a call of it ended with something to go back from */
+    _Atomic bool follows_inputs; /* an op of one goes on from the history of an input */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
     _Atomic(FunctionPrint *) asked; /* what the program was told of it, itself */
@@ -398,7 +400,7 @@ struct Call {
     Recording *recording;
     bool failed;           /* an op failed: the trace is not all that happened */
     char *failure;         /* owned: what the first of them said, with its line; NULL: not known */
-    const Tensor *outside; /* the real tensor that the last op met, or wrote to */
+    int outside;           /* the value from whose history the last op goes on, or it wrote to */
     bool grad;             /* gradients are wanted where it began */
     const GoingBack *back; /* during cb_backward or cb_grad */
     Reason refused; /* fullgraph: the function cannot be one graph, so nothing of it happens */
@@ -463,8 +465,8 @@ bool call_needs_tape(Call *call);
 void call_op_failed(Call *call); /* with an error, which is told if the function clears it */
 /* gradient.c: x, by that name, is the result of ops outside; breaks for it, and for a write. */
 void history_describe(const char *name, const Tensor *x, char *out, size_t bytes);
-bool call_meets_history(Call *call, const Tensor *x);
-bool call_writes_result(Call *call, const Tensor *target);
+bool call_follows_history(Call *call, int value);
+bool call_writes_result(Call *call, int target);
 /* Runs what was traced so far eagerly, gives live shells their values and leaves the rest of the
  * call to eager. Under fullgraph: an error, and false, instead. */
 bool call_break(Call *call, Reason reason, const char *what);
@@ -577,7 +579,6 @@ const Trace *segment_recorded(const Call *call, LeftSegment **behind);
 void segment_keep_promises(Call *call);
 /* Something of a left segment lives that has a history and was not gone back over. */
 bool segment_keeps_history(const Call *call);
-bool back_goes_to_promise(const GoingBack *back); /* it goes on in a segment that was left */
 
 /* number.c: which numbers of an op that is about to be recorded are arguments. False: no memory. */
 bool number_choose(Call *call, TraceOp *op);

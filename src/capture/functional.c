@@ -55,8 +55,9 @@ static void become_apart(Recording *recording, int value, bool own) {
 
 int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     TraceValue value = {.kind = kind, .meta = tensor_meta(x)};
-    value.promised = recording->tracks && tape_is_promised(x);
-    value.tracked = recording->tracks && x->history && !value.promised;
+    HistoryKind history = tape_kind(x, recording->tracks);
+    value.foreign = history == HISTORY_FOREIGN;
+    value.tracked = history == HISTORY_OF_LEAF;
     memcpy(value.stride, x->stride, sizeof(int64_t) * x->rank);
     /* Dims of size 1, or of nothing, may have any strides, which no guard asks for. */
     if (tensor_contiguous(x)) contiguous_strides(x->rank, x->size, value.stride);
@@ -153,7 +154,7 @@ static int add_identity(Recording *recording, int parent, bool detaches) {
     TraceValue value = *base;
     value.kind = VALUE_IS_RESULT;
     value.gone_back = 0;
-    value.promised = false; /* where it is followed, the call goes on with the tape */
+    value.foreign = false; /* where it is followed, the call goes on with the tape */
     FunctionalValue same = {.parent = parent, .view = OP_none, .input = -1};
     track_view(recording, base, &value, &same);
     same.cut |= detaches && base->tracked;

@@ -126,22 +126,16 @@ void history_describe(const char *name, const Tensor *x, char *out, size_t bytes
              name, op == OP_none ? "an op" : op_info(op)->name, line);
 }
 
-static void put_name(const Call *call, const Tensor *x, char *out, size_t bytes) {
-    const Function *function = call->function;
-    Arena *arena = function->callee == CALLEE_MODULE ? arena_new() : NULL;
-    snprintf(out, bytes, "a tensor that the function finds");
-    if (arena && !arena_guard(arena)) {
-        Buffer path = buffer_new(arena);
-        if (module_path_of_tensor(function->target.module, x, &path))
-            snprintf(out, bytes, "%s", buffer_text(&path));
-    }
-    arena_free(arena);
-}
-
-bool call_meets_history(Call *call, const Tensor *x) {
+bool call_follows_history(Call *call, int v) {
+    Function *function = call->function;
+    const char *path = call->trace->value[v].path;
+    bool given = v < call->input_count;
     char name[128], what[400];
-    put_name(call, x, name, sizeof name);
-    history_describe(name, x, what, sizeof what);
+    if (tape_is_promised(call->value[v])) return call_needs_tape(call);
+    snprintf(name, sizeof name, "%s", path ? path : "a tensor that the function finds");
+    if (given) snprintf(name, sizeof name, "input %d", v);
+    history_describe(name, call->value[v], what, sizeof what);
+    if (given && !function->options.fullgraph) atomic_store(&function->follows_inputs, true);
     return call_break(call, REASON_gradients, what);
 }
 
@@ -152,10 +146,9 @@ static const TraceOp *find_op(const Trace *trace, int value) {
     return NULL;
 }
 
-bool call_writes_result(Call *call, const Tensor *target) {
+bool call_writes_result(Call *call, int target) {
     const Trace *trace = call->recording->trace;
-    int v = call_traced(call, target);
-    const TraceOp *op = v == NO_VALUE ? NULL : find_op(trace, trace->value[v].root);
+    const TraceOp *op = find_op(trace, trace->value[target].root);
     char line[64] = "", what[400];
     if (op) site_format(op->site, line, sizeof line);
     snprintf(what, sizeof what,
@@ -233,9 +226,10 @@ Tensor *entry_captured(const Entry *entry, int k) {
 }
 
 static bool requires_as_before(const TraceValue *value, const Tensor *x, bool grad) {
-    bool tracked = grad && x->history;
+    HistoryKind history = tape_kind(x, grad);
     if (value->asked && value->required != (x->history != NULL)) return false;
-    return tracked == value->tracked && (!tracked || tape_gradient(x));
+    return value->tracked == (history == HISTORY_OF_LEAF) &&
+           value->foreign == (history == HISTORY_FOREIGN);
 }
 
 /* The value that requires a gradient and did not, or the other way round; NO_VALUE: none. */

@@ -17,7 +17,7 @@ void guard_make(Guard *guard, const Tensor *x, bool grad) {
     guard->dtype = x->dtype;
     guard->rank = x->rank;
     guard->device = x->device;
-    guard->tracked = grad && x->history;
+    guard->history = tape_kind(x, grad);
     guard->contiguous = tensor_contiguous(x);
     memcpy(guard->size, x->size, sizeof(int64_t) * x->rank);
     if (guard->contiguous)
@@ -31,7 +31,7 @@ void guard_make(Guard *guard, const Tensor *x, bool grad) {
 bool guard_holds(const Guard *guard, const Tensor *x, bool grad) {
     bool same = true;
     if (guard->dtype != x->dtype || guard->rank != x->rank || guard->device != x->device ||
-        guard->tracked != (grad && x->history))
+        guard->history != tape_kind(x, grad))
         return false;
     for (int i = 0; i < guard->rank; i++) {
         if (guard->size[i] != x->size[i]) return false;
@@ -42,14 +42,15 @@ bool guard_holds(const Guard *guard, const Tensor *x, bool grad) {
 
 bool guard_holds_resized(const Guard *guard, const Tensor *x, bool grad) {
     return guard->dtype == x->dtype && guard->rank == x->rank && guard->device == x->device &&
-           guard->tracked == (grad && x->history) && guard->contiguous == tensor_contiguous(x);
+           guard->history == tape_kind(x, grad) && guard->contiguous == tensor_contiguous(x);
 }
 
 void guard_print(const Guard *guard, Buffer *out) {
     put(out, cb_dtype_name(guard->dtype));
     put_sizes(out, guard->rank, guard->size);
     if (!device_is_host(guard->device)) putf(out, " on %s", devices[guard->device]->name);
-    if (guard->tracked) put(out, " requiring a gradient");
+    if (guard->history == HISTORY_OF_LEAF) put(out, " requiring a gradient");
+    if (guard->history == HISTORY_FOREIGN) put(out, " with a history");
     if (guard->contiguous) return;
     put(out, " strides ");
     put_sizes(out, guard->rank, guard->stride);
@@ -106,7 +107,7 @@ static int find_parted(const Entry *entry, Tensor *const *input) {
 /* An input that is now the tensor of another leaf, each of which is given its own gradient. */
 static int find_joined_leaf(const Entry *entry, Tensor *const *input, int *leaf) {
     for (int i = 0; i < entry->input_count; i++) {
-        if (!entry->guard[i].tracked || entry->first[i] != i) continue;
+        if (entry->guard[i].history != HISTORY_OF_LEAF || entry->first[i] != i) continue;
         *leaf = input_first(input, i);
         if (*leaf != i) return i;
     }
@@ -150,7 +151,8 @@ bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out,
     i = find_joined(entry, input, &written);
     if (i != NO_VALUE) {
         snprintf(out, bytes, "input %d is the same tensor as input %d, which %s: not in entry %d",
-                 i, written, entry->guard[i].tracked ? "requires a gradient" : "is written",
+                 i, written,
+                 entry->guard[i].history == HISTORY_OF_LEAF ? "requires a gradient" : "is written",
                  entry->number);
         return true;
     }

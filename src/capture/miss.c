@@ -14,6 +14,11 @@ typedef struct GuardText {
     char text[160];
 } GuardText;
 
+static const char *const history_text[] = {
+    [HISTORY_NONE] = "that requires no gradient",
+    [HISTORY_OF_LEAF] = "that requires a gradient",
+    [HISTORY_FOREIGN] = "that ops outside computed from what requires a gradient"};
+
 /* Dtype and sizes; device and strides where those are what differs. */
 static GuardText describe_guard(const Guard *guard, const Guard *other) {
     GuardText out;
@@ -23,8 +28,8 @@ static GuardText describe_guard(const Guard *guard, const Guard *other) {
     size_t used = strlen(out.text), room = sizeof out.text - used;
     if (guard->device != other->device) {
         snprintf(out.text + used, room, " on %s", devices[guard->device]->name);
-    } else if (guard->tracked != other->tracked) {
-        snprintf(out.text + used, room, " that requires %s gradient", guard->tracked ? "a" : "no");
+    } else if (guard->history != other->history) {
+        snprintf(out.text + used, room, " %s", history_text[guard->history]);
     } else if (guard->contiguous != other->contiguous ||
                (!guard->contiguous && memcmp(guard->stride, other->stride, sizeof guard->stride))) {
         used += (size_t)snprintf(out.text + used, room, " of strides [");

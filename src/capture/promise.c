@@ -164,10 +164,3 @@ static void keep(LeftSegment *left) {
 void segment_keep_promises(Call *call) {
     for (LeftSegment *left = call->left; left; left = left->next) keep(left);
 }
-
-/* ---- who goes on from them ------------------------------------------------------------------- */
-
-bool back_goes_to_promise(const GoingBack *back) {
-    bool seeded = back->graph && back->given; /* and the seed's history is the gradients' */
-    return tape_is_promised(back->y) || (seeded && tape_is_promised(back->given));
-}

@@ -12,8 +12,8 @@
 #include "tensor/place.h"
 #include <string.h>
 
-enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3, LIES_ELSEWHERE = -4, HAS_HISTORY = -5 };
-enum { FOLLOWS_PROMISE = -6, WRITES_RESULT = -7 };
+enum { OUT_OF_MEMORY = -2, WRITES_REPEATED = -3, LIES_ELSEWHERE = -4 };
+enum { FOLLOWS_FOREIGN = -5, WRITES_RESULT = -6 }; /* call->outside says which value */
 
 void record_free(Recording *recording) {
     if (!recording) return;
@@ -62,8 +62,6 @@ static int real_value(Call *call, Tensor *x) {
         if (known != NO_VALUE && same_tensor(call->value[known], x)) return known;
     }
     int v = length(recording->trace->value);
-    call->outside = x;
-    if (call->grad && x->history && !tape_gradient(x) && !tape_is_promised(x)) return HAS_HISTORY;
     if (!call_bind(call, v, x)) return OUT_OF_MEMORY;
     functional_add(recording, VALUE_IS_CAPTURED, x);
     recording->trace->value[v].path = path_of(call, x);
@@ -159,15 +157,21 @@ static int find_place(Recording *recording, const char *name, const TraceOperand
     return recording->place == place ? place : LIES_ELSEWHERE;
 }
 
-static bool is_promised(const Recording *recording, const TraceOperand *operand) {
-    return operand->kind == OPERAND_VALUE && recording->trace->value[operand->value].promised;
+static bool is_foreign(const Recording *recording, const TraceOperand *operand) {
+    return operand->kind == OPERAND_VALUE && recording->trace->value[operand->value].foreign;
 }
 
-/* Its result has a history that begins in a segment that was left. */
-static bool follows_promise(const Recording *recording, const TraceOp *op, const Attrs *attrs) {
-    bool promised = false;
-    for (int i = 0; i < op->input_count; i++) promised |= is_promised(recording, &op->input[i]);
-    return promised && !op->quiet && op_has_gradient(op->op, attrs) &&
+/* The first operand with a history that is not the trace's, or NO_VALUE. */
+static int find_foreign(const Recording *recording, const TraceOperand *input, int count) {
+    for (int i = 0; i < count; i++)
+        if (is_foreign(recording, &input[i])) return input[i].value;
+    return NO_VALUE;
+}
+
+/* Its result has a history that goes on from such a one. */
+static bool follows_foreign(const Recording *recording, const TraceOp *op, const Attrs *attrs) {
+    return find_foreign(recording, op->input, op->input_count) != NO_VALUE && !op->quiet &&
+           op_has_gradient(op->op, attrs) &&
            dtype_is_float(recording->trace->value[op->result].meta.dtype);
 }
 
@@ -181,7 +185,7 @@ static int apply_values(Recording *recording, TraceOp op) {
     op.site = recording->graph->origin.site = keep_site(recording->trace, op.site);
     op.result = functional_apply(recording, &op, &attrs);
     if (op.result == NO_VALUE) return NO_VALUE;
-    if (follows_promise(recording, &op, &attrs)) return FOLLOWS_PROMISE;
+    if (follows_foreign(recording, &op, &attrs)) return FOLLOWS_FOREIGN;
     append(recording, op);
     return op.result;
 }
@@ -227,9 +231,8 @@ static bool goes_eager(Call *call, int why) {
         return false;
     }
     if (why == LIES_ELSEWHERE) return call_break(call, REASON_other_device, "");
-    if (why == HAS_HISTORY) return call_meets_history(call, call->outside);
     if (why == WRITES_RESULT) return call_writes_result(call, call->outside);
-    if (why == FOLLOWS_PROMISE) return call_needs_tape(call);
+    if (why == FOLLOWS_FOREIGN) return call_follows_history(call, call->outside);
     if (why == WRITES_REPEATED) return call_break(call, REASON_written_repeat, "");
     return call_break(call, REASON_out_of_memory, "while recording");
 }
@@ -254,15 +257,17 @@ static bool is_followed(const Recording *recording, const TraceOp *op) {
     for (int i = 0; i < op->input_count && !op->quiet; i++)
         if (op->input[i].kind == OPERAND_VALUE &&
             (recording->trace->value[op->input[i].value].tracked ||
-             is_promised(recording, &op->input[i])))
+             is_foreign(recording, &op->input[i])))
             return true;
     return false;
 }
 
-/* What has a history and is no leaf is written to, where nothing is followed. */
-static bool writes_result(const Recording *recording, int target) {
-    const TraceValue *value = recording->trace->value, *root = &value[value[target].root];
-    return root->promised || (root->tracked && root->kind == VALUE_IS_RESULT);
+/* What has a history that is the trace's, or of a segment that was left, and is no leaf is written
+ * to, where nothing is followed. */
+static bool writes_result(const Call *call, int target) {
+    const TraceValue *value = call->recording->trace->value, *root = &value[value[target].root];
+    bool promised = root->foreign && tape_is_promised(call->value[value[target].root]);
+    return promised || (root->tracked && root->kind == VALUE_IS_RESULT);
 }
 
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
@@ -279,6 +284,7 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
     for (int i = 0; i < input_count && resolved; i++)
         resolved = resolve(call, &input[i], &next.input[i], &result);
     next.makes = resolved && is_made(next.input, input_count);
+    if (resolved) call->outside = find_foreign(recording, next.input, input_count);
     if (resolved && is_followed(recording, &next)) resolved = tape_takes(op, attrs);
     next.result = length(recording->trace->value);
     if (resolved && is_made_elsewhere(recording, next.input, input_count))
@@ -304,9 +310,9 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
                     resolve(call, value, &next.input[1], &result);
     if (resolved && is_followed(recording, &next))
         resolved = tape_refuses_write(recording->trace->value[next.input[0].value].tracked ||
-                                      is_promised(recording, &next.input[0]));
-    else if (resolved && writes_result(recording, next.input[0].value))
-        result = WRITES_RESULT, call->outside = target;
+                                      is_foreign(recording, &next.input[0]));
+    else if (resolved && writes_result(call, next.input[0].value))
+        result = WRITES_RESULT, call->outside = next.input[0].value;
     else if (resolved && !functional_writable(recording, next.input[0].value))
         result = WRITES_REPEATED;
     else if (resolved)
@@ -528,11 +534,13 @@ static int record_back(Call *call, const GoingBack *back, const cb_operand *inpu
     int why = NO_VALUE, list[CB_MAX_ARGS];
     TraceBack how = {.leaves = !back->wrt, .graph = back->graph};
     Where where;
-    if (back_goes_to_promise(back)) return FOLLOWS_PROMISE;
     if (!stand_apart(call, back, &how)) return OUT_OF_MEMORY;
     TraceOp next = op_here(call, OP_backward, 2, &where);
     for (int i = 0; i < 2; i++)
         if (!resolve(call, &input[i], &next.input[i], &why)) return why;
+    /* The seed's history is the gradients', where they have one. */
+    call->outside = find_foreign(call->recording, next.input, back->graph ? 2 : 1);
+    if (call->outside != NO_VALUE) return FOLLOWS_FOREIGN;
     for (int k = 0; k < back->count; k++) {
         list[k] = record_value(call, back->wrt[k]);
         if (list[k] < 0) return list[k];

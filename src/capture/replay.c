@@ -14,10 +14,9 @@
 /* ---- matching ------------------------------------------------------------------------------ */
 
 static bool same_value(const Call *call, const TraceValue *value, const Tensor *x) {
-    bool promised = call->grad && tape_is_promised(x);
-    bool tracked = call->grad && x->history && !promised;
-    if (promised != value->promised || tracked != value->tracked) return false;
-    if (tracked && !tape_gradient(x)) return false;
+    HistoryKind history = tape_kind(x, call->grad);
+    if (value->tracked != (history == HISTORY_OF_LEAF)) return false;
+    if (value->foreign != (history == HISTORY_FOREIGN)) return false;
     if (value->meta.dtype != x->dtype || value->meta.rank != x->rank ||
         value->meta.device != x->device)
         return false;

@@ -176,7 +176,7 @@ static bool same_layout(const TraceValue *a, const TraceValue *b) {
 
 static bool same_value(const TraceValue *a, const TraceValue *b) {
     return a->kind == b->kind && a->root == b->root && a->tracked == b->tracked &&
-           a->promised == b->promised && a->asked == b->asked && a->required == b->required &&
+           a->foreign == b->foreign && a->asked == b->asked && a->required == b->required &&
            same_layout(a, b) && a->offset == b->offset;
 }
 

@@ -81,7 +81,8 @@ typedef struct TraceValue {
     ValueKind kind;
     bool contiguous;
     bool tracked;   /* it requires a gradient: a leaf from outside, or computed from one */
-    bool promised;  /* captured: its history is with a segment that was left, so no op follows it */
+    bool foreign;   /* from outside, with a history that is not the trace's: of ops before the call,
+                     * or of a segment that was left. So no op follows it */
     int gone_back;  /* after so many ops cb_backward has gone over it; 0: never */
     int root;       /* the value whose storage it views; itself when it owns one */
     int64_t offset; /* relative to the root's */

@@ -45,5 +45,16 @@ Tensor **tape_gradient(const Tensor *x);
 void leaf_take(Tensor **gradient, Tensor *g);
 /* x has no value, and the trace that it is of is over: a leaf whose gradient it is has none. */
 void leaf_forget(Tensor *x);
+/* What a graph that x comes to from outside has of its history, where gradients are wanted: it goes
+ * back to a leaf, and to what ops computed elsewhere it does not. */
+typedef enum __attribute__((packed)) HistoryKind {
+    HISTORY_NONE,
+    HISTORY_OF_LEAF,
+    HISTORY_FOREIGN
+} HistoryKind;
+static inline HistoryKind tape_kind(const Tensor *x, bool wanted) {
+    if (!wanted || !x->history) return HISTORY_NONE;
+    return tape_gradient(x) ? HISTORY_OF_LEAF : HISTORY_FOREIGN;
+}
 
 #endif

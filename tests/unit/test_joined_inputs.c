@@ -181,22 +181,30 @@ static void every_combination(void **state) {
     }
 }
 
-/* Such a call is one graph, that nothing breaks. */
-static void is_a_graph(void **state) {
-    (void)state;
-    Program program = {OF_SUM, BACKWARD, NOTHING};
+static void expect_graphs(Program program, const char *order, int graphs) {
     cb_function *fast = cb_compile_n(run, &program, "backend=vm,fullgraph=1");
     Leaves leaves = leaves_new();
     cb_tensor *out[2];
-    for (int i = 0; i < 3; i++) assert_int_equal(call(fast, &program, &leaves, 'f', out), 2);
+    for (int i = 0; order[i]; i++)
+        assert_int_equal(call(fast, &program, &leaves, order[i], out), 2);
     assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_int_equal(cb_stats(fast).graphs, graphs);
     cb_function_free(fast);
+}
+
+/* Such a call is one graph, that nothing breaks; and one graph is for all inputs where the function
+ * finds none of them. */
+static void are_graphs(void **state) {
+    (void)state;
+    expect_graphs((Program){OF_SUM, BACKWARD, NOTHING}, "ffff",
+                  2); /* with a gradient, and without */
+    expect_graphs((Program){OF_INPUT, BACKWARD, FREES_INPUT}, "fofo", 1);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_combination, open_scope, close_scope_without_tensors),
-        cmocka_unit_test_setup_teardown(is_a_graph, open_scope, close_scope_without_tensors),
+        cmocka_unit_test_setup_teardown(are_graphs, open_scope, close_scope_without_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,252 @@
+/* What ops outside of a compiled function computed from a leaf: an input of it, or found by it. Where
+ * nothing goes on from that history the call is a graph, and where something does it runs with the
+ * tape, as in eager. From call to call the tensor has a history, is a leaf, or is neither. */
+#include "fixture.h"
+
+static cb_tensor *u, *found; /* the leaf that it is computed from; the tensor, where it is found */
+
+static cb_tensor *values(double a, double b) {
+    return cb_from_data((double[]){a, b}, CB_F64, cb_dims(2));
+}
+
+/* ---- programs: y is the tensor, x another one -------------------------------------------------- */
+
+static cb_tensor *between_no_grad(cb_tensor *y, cb_tensor *x) {
+    cb_no_grad_open();
+    cb_tensor *z = cb_mul(y, x), *v = cb_reshape(y, cb_dims(2, 1));
+    z = cb_add(z, cb_sum(v));
+    cb_no_grad_close();
+    return z;
+}
+
+static cb_tensor *detaches(cb_tensor *y, cb_tensor *x) { return cb_mul(cb_detach(y), x); }
+static cb_tensor *compares(cb_tensor *y, cb_tensor *x) { return cb_where(cb_gt(y, 2.5), x, 7.0); }
+static cb_tensor *gives_it(cb_tensor *y, cb_tensor *x) { return cb_sum(x) ? y : NULL; }
+
+static cb_tensor *asks_whether(cb_tensor *y, cb_tensor *x) {
+    return cb_mul(x, cb_requires_grad(y) ? 3.0 : 5.0);
+}
+
+static cb_tensor *by_it(cb_tensor *y, cb_tensor *x) {
+    cb_tensor *g = NULL, *l = cb_sum(cb_mul(u, u));
+    cb_grad(l, NULL, &y, 1, &g);
+    return g ? g : cb_add(x, cb_detach(l));
+}
+
+static cb_tensor *as_a_seed(cb_tensor *y, cb_tensor *x) {
+    cb_tensor *g = NULL;
+    cb_grad(cb_mul(u, x), y, &u, 1, &g);
+    return g;
+}
+
+static cb_tensor *writes(cb_tensor *y, cb_tensor *x) {
+    cb_no_grad_open();
+    cb_mul_(y, x);
+    cb_no_grad_close();
+    return cb_add(cb_detach(y), 1.0);
+}
+
+static cb_tensor *writes_its_elements(cb_tensor *y, cb_tensor *x) {
+    cb_tensor *d = cb_detach(y);
+    cb_mul_(d, x);
+    return cb_add(d, 1.0);
+}
+
+static cb_tensor *multiplies(cb_tensor *y, cb_tensor *x) { return cb_mul(cb_mul(x, 2.0), y); }
+
+static cb_tensor *multiplies_behind(cb_tensor *y, cb_tensor *x) {
+    return cb_add(cb_mul(y, x), cb_mul(cb_detach(y), between_no_grad(y, x)));
+}
+
+static cb_tensor *views(cb_tensor *y, cb_tensor *x) {
+    return cb_requires_grad(x) ? NULL : cb_reshape(y, cb_dims(2, 1));
+}
+
+static cb_tensor *goes_back(cb_tensor *y, cb_tensor *x) {
+    if (cb_requires_grad(y)) cb_backward(y, x);
+    return cb_add(x, 1.0);
+}
+
+static cb_tensor *as_a_seed_of_graphs(cb_tensor *y, cb_tensor *x) {
+    cb_tensor *g = NULL;
+    cb_grad_graph(cb_mul(u, x), y, &u, 1, &g);
+    return g;
+}
+
+typedef struct Program {
+    cb_tensor *(*run)(cb_tensor *y, cb_tensor *x);
+    bool follows; /* it goes on from the history */
+} Program;
+
+static const Program programs[] = {
+    {between_no_grad, false},
+    {detaches, false},
+    {compares, false},
+    {gives_it, false},
+    {asks_whether, false},
+    {by_it, false},
+    {as_a_seed, false},
+    {writes, false},
+    {writes_its_elements, false},
+    {multiplies, true},
+    {multiplies_behind, true},
+    {views, true},
+    {goes_back, true},
+    {as_a_seed_of_graphs, true},
+};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+static const Program *program; /* that runs */
+static cb_tensor *given(cb_tensor *y, cb_tensor *x) { return program->run(y, x); }
+static cb_tensor *finds(cb_tensor *y, cb_tensor *x) {
+    (void)y;
+    return program->run(found, x);
+}
+
+/* ---- eagerly and compiled ---------------------------------------------------------------------- */
+
+/* h: with a history, l: a leaf, n: neither. */
+static cb_tensor *tensor_of(char kind, int call) {
+    cb_tensor *y = values(2 + call, 3);
+    if (kind == 'h') return cb_mul(u, y);
+    return kind == 'l' ? cb_requires_grad_(y, true) : y;
+}
+
+static bool same(cb_tensor *a, cb_tensor *b) {
+    if (!a || !b) return a == b;
+    if (cb_dtype_of(a) != cb_dtype_of(b) || cb_requires_grad(a) != cb_requires_grad(b))
+        return false;
+    a = cb_to(cb_detach(a), CB_F64), b = cb_to(cb_detach(b), CB_F64);
+    bool same = cb_numel(a) == cb_numel(b);
+    for (int64_t i = 0; same && i < cb_numel(a); i++)
+        same = cb_item(cb_select(cb_reshape(a, cb_dims(-1)), 0, i)) ==
+               cb_item(cb_select(cb_reshape(b, cb_dims(-1)), 0, i));
+    return same;
+}
+
+typedef struct Outcome {
+    cb_tensor *result, *y, *own, *of_u; /* gradients of y, where it is a leaf, and of u */
+} Outcome;
+
+static Outcome run(cb_function *fast, bool is_given, char kind, int call) {
+    u = cb_requires_grad_(values(1, 2), true);
+    cb_tensor *y = tensor_of(kind, call), *x = values(3, 5 + call);
+    found = y;
+    cb_function_2 *plain = is_given ? given : finds;
+    cb_tensor *z = fast ? cb_call(fast, is_given ? y : x, x) : plain(is_given ? y : x, x);
+    if (z && cb_requires_grad(z)) cb_backward(cb_sum(z), NULL);
+    return (Outcome){z, y, cb_tensor_grad(y), cb_tensor_grad(u)};
+}
+
+static void compare(const char *options, bool is_given, const char *kinds) {
+    cb_function *fast = cb_compile(is_given ? given : finds, options);
+    for (int i = 0; kinds[i]; i++) {
+        Outcome wanted = run(NULL, is_given, kinds[i], i);
+        Outcome got = run(fast, is_given, kinds[i], i);
+        if (!same(got.result, wanted.result) || !same(got.y, wanted.y) ||
+            !same(got.own, wanted.own) || !same(got.of_u, wanted.of_u) || cb_error())
+            fail_msg("program %d, %s, call %d of %s: not as eager: %s", (int)(program - programs),
+                     is_given ? "given" : "found", i, kinds, cb_error() ? cb_error() : "");
+    }
+    bool tape = strchr(kinds, 'h') && program->follows;
+    if (!tape && !strchr(kinds, 'l')) assert_int_equal(cb_stats(fast).eager_calls, 0);
+    if (tape) assert_int_not_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
+static void as_eager(void **state) {
+    (void)state;
+    for (int k = 0; k < PROGRAMS; k++) {
+        program = &programs[k];
+        for (int is_given = 0; is_given < 2; is_given++) {
+            compare("backend=vm", is_given, "hhhh");
+            compare("backend=vm", is_given, "nhnhh");
+            compare("backend=vm", is_given, "hnhn");
+            compare("backend=vm", is_given, "lhnlhn");
+        }
+    }
+}
+
+/* What is found is what it found first, so each kind has a function of its own. */
+static void as_one_graph(void **state) {
+    (void)state;
+    for (int k = 0; k < PROGRAMS; k++) {
+        program = &programs[k];
+        bool binds = program->run == by_it || program->run == as_a_seed;
+        if (program->follows || binds) continue; /* u is another one in each call */
+        compare("backend=vm,fullgraph=1", true, "hhhh");
+        compare("backend=vm,fullgraph=1", true, "nhnhh");
+        compare("backend=vm,fullgraph=1", true, "lhnlhn");
+    }
+}
+
+static void one_graph_of_what_is_found(void **state) {
+    (void)state;
+    cb_tensor *x = values(3, 5);
+    u = cb_requires_grad_(values(1, 2), true);
+    for (int k = 0; k < PROGRAMS; k++) {
+        program = &programs[k];
+        cb_function *fast = cb_compile(finds, "backend=vm,fullgraph=1");
+        for (int call = 0; call < 3; call++) {
+            found = call ? found : cb_mul(u, 2.0);
+            cb_tensor *got = cb_call(fast, x, x);
+            if (program->follows) {
+                assert_null(got);
+                expect_error("a tensor that the function finds is the result of mul at ");
+                continue;
+            }
+            if (program->run != writes && program->run != writes_its_elements)
+                assert_true(same(got, finds(x, x)));
+            assert_null(cb_error());
+        }
+        assert_int_equal(cb_stats(fast).graphs, program->follows ? 0 : 1);
+        cb_function_free(fast);
+    }
+}
+
+/* Once it was gone on from an input's history, calls with one are eager from the beginning. */
+static void inputs_are_tried_once(void **state) {
+    (void)state;
+    program = &programs[PROGRAMS - 1];
+    while (program->run != multiplies) program--;
+    cb_function *fast = cb_compile(given, "backend=vm");
+    for (int i = 0; i < 4; i++) run(fast, true, 'h', i);
+    assert_int_equal(cb_stats(fast).breaks, 1);
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "input 0 is the result of mul at "));
+    assert_null(strstr(text, "a call before gave")); /* is not why */
+    cb_free_text(text);
+    run(fast, true, 'n', 4);
+    assert_int_equal(cb_stats(fast).eager_calls, 4);
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    cb_function_free(fast);
+}
+
+/* It is said of a graph, and of a call that it does not take. */
+static void is_told(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(given, "backend=vm");
+    program = &programs[PROGRAMS - 1];
+    while (program->run != detaches) program--;
+    run(fast, true, 'h', 0);
+    run(fast, true, 'n', 1);
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "f64[2] with a history"));
+    assert_non_null(strstr(text, "input 0 is f64[2] that requires no gradient, entry 0 has f64[2] "
+                                 "that ops outside computed from what requires a gradient"));
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(as_eager, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(as_one_graph, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(one_graph_of_what_is_found, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(inputs_are_tried_once, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(is_told, open_scope, close_scope_without_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
