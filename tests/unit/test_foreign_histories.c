@@ -73,6 +73,12 @@ static cb_tensor *as_a_seed_of_graphs(cb_tensor *y, cb_tensor *x) {
     return g;
 }
 
+static cb_tensor *trains(cb_tensor *y, cb_tensor *x) {
+    cb_tensor *l = cb_sum(cb_mul(cb_mul(y, x), u));
+    cb_backward(l, NULL);
+    return cb_detach(l);
+}
+
 typedef struct Program {
     cb_tensor *(*run)(cb_tensor *y, cb_tensor *x);
     bool follows; /* it goes on from the history */
@@ -92,6 +98,7 @@ static const Program programs[] = {
     {multiplies_behind, true},
     {views, true},
     {goes_back, true},
+    {trains, true},
     {as_a_seed_of_graphs, true},
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
@@ -204,6 +211,25 @@ static void one_graph_of_what_is_found(void **state) {
     }
 }
 
+/* What was recorded where no gradient was wanted is no graph for where one is. */
+static void another_one_where_gradients_are_wanted(void **state) {
+    (void)state;
+    cb_tensor *x = values(3, 5);
+    u = cb_requires_grad_(values(1, 2), true);
+    found = cb_mul(u, 2.0);
+    program = &programs[PROGRAMS - 1];
+    while (program->run != multiplies) program--;
+    cb_function *fast = cb_compile(finds, "backend=vm,fullgraph=1");
+    for (int call = 0; call < 2; call++) {
+        cb_no_grad_open();
+        assert_true(same(cb_call(fast, x, x), finds(x, x)));
+        cb_no_grad_close();
+        assert_null(cb_call(fast, x, x));
+        expect_error("a tensor that the function finds is the result of mul at ");
+    }
+    cb_function_free(fast);
+}
+
 /* Once it was gone on from an input's history, calls with one are eager from the beginning. */
 static void inputs_are_tried_once(void **state) {
     (void)state;
@@ -243,6 +269,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(as_eager, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(as_one_graph, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(one_graph_of_what_is_found, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(another_one_where_gradients_are_wanted, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(inputs_are_tried_once, open_scope,
                                         close_scope_without_error),
