@@ -169,6 +169,7 @@ static void as_eager(void **state) {
             compare("backend=vm", is_given, "hhhh");
             compare("backend=vm", is_given, "nhnhh");
             compare("backend=vm", is_given, "hnhn");
+            compare("backend=vm", is_given, "nlnl");
             compare("backend=vm", is_given, "lhnlhn");
         }
     }
