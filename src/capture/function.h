@@ -277,10 +277,10 @@ struct cb_function {
     _Atomic(Entry *) first;
     _Atomic(Entry *) recent; /* NULL, or one behind many others that the last call began with */
     _Atomic int entry_count;
-    _Atomic uint64_t reset;      /* the last cb_reset that it knows of */
-    Inside inside;               /* who may stand on an entry (retire.c) */
-    _Atomic(Entry *) left;       /* entries that have left the list, and are not freed yet */
-    _Atomic bool keeps_history;  /* a call of it ended with something to go back from */
+    _Atomic uint64_t reset;     /* the last cb_reset that it knows of */
+    Inside inside;              /* who may stand on an entry (retire.c) */
+    _Atomic(Entry *) left;      /* entries that have left the list, and are not freed yet */
+    _Atomic bool keeps_history; /* a call of it ended with something to go back from */
     _Atomic bool follows_inputs; /* an op of one goes on from the history of an input */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
