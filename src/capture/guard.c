@@ -3,9 +3,10 @@
  * dtype, device, rank and sizes must be equal; so must strides, unless both are contiguous. Inputs
  * that were one tensor, and have one name in the trace, must be one again. Inputs that were two may
  * be one, unless the entry writes to it, or it requires a gradient; they have as many handles as
- * before where the function, which may compare those, does not run again (fullgraph). Tensors that overlap without
- * being one are like any others until one of them is written to: which of them eager would have
- * written first, no graph of values can say, so such a call runs eagerly (entry_values_apart).
+ * before where the function, which may compare those, does not run again (fullgraph). Tensors that
+ * overlap without being one are like any others until one of them is written to: which of them
+ * eager would have written first, no graph of values can say, so such a call runs eagerly
+ * (entry_values_apart).
  *
  *     f(x, x) recorded as add(%0, %0): holds for f(y, y), not for f(x, y) */
 #include "capture/function.h"

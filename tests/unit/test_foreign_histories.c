@@ -1,5 +1,5 @@
-/* What ops outside of a compiled function computed from a leaf: an input of it, or found by it. Where
- * nothing goes on from that history the call is a graph, and where something does it runs with the
+/* What ops outside of a compiled function computed from a leaf: an input of it, or found by it.
+ * Where nothing goes on from that history the call is a graph, and where something does it runs with the
  * tape, as in eager. From call to call the tensor has a history, is a leaf, or is neither. */
 #include "fixture.h"
 
@@ -9,7 +9,7 @@ static cb_tensor *values(double a, double b) {
     return cb_from_data((double[]){a, b}, CB_F64, cb_dims(2));
 }
 
-/* ---- programs: y is the tensor, x another one -------------------------------------------------- */
+/* ---- programs: y is the tensor, x another one ------------------------------------------------ */
 
 static cb_tensor *between_no_grad(cb_tensor *y, cb_tensor *x) {
     cb_no_grad_open();
@@ -79,12 +79,12 @@ static cb_tensor *trains(cb_tensor *y, cb_tensor *x) {
     return cb_detach(l);
 }
 
-typedef struct Program {
+typedef struct ForeignProgram {
     cb_tensor *(*run)(cb_tensor *y, cb_tensor *x);
     bool follows; /* it goes on from the history */
-} Program;
+} ForeignProgram;
 
-static const Program programs[] = {
+static const ForeignProgram programs[] = {
     {between_no_grad, false},
     {detaches, false},
     {compares, false},
@@ -103,14 +103,14 @@ static const Program programs[] = {
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 
-static const Program *program; /* that runs */
+static const ForeignProgram *program; /* that runs */
 static cb_tensor *given(cb_tensor *y, cb_tensor *x) { return program->run(y, x); }
 static cb_tensor *finds(cb_tensor *y, cb_tensor *x) {
     (void)y;
     return program->run(found, x);
 }
 
-/* ---- eagerly and compiled ---------------------------------------------------------------------- */
+/* ---- eagerly and compiled -------------------------------------------------------------------- */
 
 /* h: with a history, l: a leaf, n: neither. */
 static cb_tensor *tensor_of(char kind, int call) {
@@ -131,25 +131,25 @@ static bool same(cb_tensor *a, cb_tensor *b) {
     return same;
 }
 
-typedef struct Outcome {
+typedef struct ForeignOutcome {
     cb_tensor *result, *y, *own, *of_u; /* gradients of y, where it is a leaf, and of u */
-} Outcome;
+} ForeignOutcome;
 
-static Outcome run(cb_function *fast, bool is_given, char kind, int call) {
+static ForeignOutcome run(cb_function *fast, bool is_given, char kind, int call) {
     u = cb_requires_grad_(values(1, 2), true);
     cb_tensor *y = tensor_of(kind, call), *x = values(3, 5 + call);
     found = y;
     cb_function_2 *plain = is_given ? given : finds;
     cb_tensor *z = fast ? cb_call(fast, is_given ? y : x, x) : plain(is_given ? y : x, x);
     if (z && cb_requires_grad(z)) cb_backward(cb_sum(z), NULL);
-    return (Outcome){z, y, cb_tensor_grad(y), cb_tensor_grad(u)};
+    return (ForeignOutcome){z, y, cb_tensor_grad(y), cb_tensor_grad(u)};
 }
 
 static void compare(const char *options, bool is_given, const char *kinds) {
     cb_function *fast = cb_compile(is_given ? given : finds, options);
     for (int i = 0; kinds[i]; i++) {
-        Outcome wanted = run(NULL, is_given, kinds[i], i);
-        Outcome got = run(fast, is_given, kinds[i], i);
+        ForeignOutcome wanted = run(NULL, is_given, kinds[i], i);
+        ForeignOutcome got = run(fast, is_given, kinds[i], i);
         if (!same(got.result, wanted.result) || !same(got.y, wanted.y) ||
             !same(got.own, wanted.own) || !same(got.of_u, wanted.of_u) || cb_error())
             fail_msg("program %d, %s, call %d of %s: not as eager: %s", (int)(program - programs),

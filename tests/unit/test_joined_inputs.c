@@ -1,5 +1,5 @@
 /* A leaf that is an input of the call, and is found by the function, too: every loss of the two
- * names, by every way to its gradient, with what is done to the leaf or its gradient by either name.
+ * names, by every way to its gradient, with what is done to the leaf or its gradient by either.
  * Each program runs eagerly and compiled, with that leaf and with another one as the input, which
  * comes first. */
 #include "fixture.h"
@@ -34,11 +34,11 @@ typedef enum Deed {
     DEEDS
 } Deed;
 
-typedef struct Program {
+typedef struct JoinedProgram {
     Loss loss;
     Ask ask;
     Deed deed;
-} Program;
+} JoinedProgram;
 
 static cb_tensor *w; /* what the program finds */
 static int runs;     /* of the program itself */
@@ -77,7 +77,7 @@ static cb_tensor *gradients(cb_tensor *l, cb_tensor *const *by, int count, bool 
     return count > 1 ? cb_add(all, cb_mul(or_zero(g[1]), 10.0)) : all;
 }
 
-static cb_tensor *ask(const Program *program, cb_tensor *x) {
+static cb_tensor *ask(const JoinedProgram *program, cb_tensor *x) {
     cb_tensor *l = loss_of(program->loss, x);
     switch (program->ask) {
     case GRAD_BY_INPUT:
@@ -115,7 +115,7 @@ static void begin(Deed deed, cb_tensor *x) {
 
 static int run(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
     (void)count;
-    const Program *program = user;
+    const JoinedProgram *program = user;
     cb_tensor *x = in[0];
     runs++;
     begin(program->deed, x);
@@ -140,7 +140,7 @@ static Leaves leaves_new(void) {
                     cb_requires_grad_(cb_full(cb_dims(2), 5, CB_F64), true)};
 }
 
-static int call(cb_function *fast, Program *program, const Leaves *leaves, char which,
+static int call(cb_function *fast, JoinedProgram *program, const Leaves *leaves, char which,
                 cb_tensor **out) {
     cb_tensor *in = which == 'f' ? leaves->found : leaves->other;
     w = leaves->found;
@@ -156,7 +156,7 @@ static bool same_leaf(cb_tensor *a, cb_tensor *b) {
     return same(a, b) && same(cb_tensor_grad(a), cb_tensor_grad(b));
 }
 
-static void compare(Program *program, const char *way, const char *order) {
+static void compare(JoinedProgram *program, const char *way, const char *order) {
     cb_scope_open();
     Leaves compiled = leaves_new(), eager = leaves_new();
     cb_function *fast = cb_compile_n(run, program, way);
@@ -177,13 +177,13 @@ static void compare(Program *program, const char *way, const char *order) {
 static void every_combination(void **state) {
     (void)state;
     for (int n = 0; n < LOSSES * ASKS * DEEDS; n++) {
-        Program program = {n % LOSSES, n / LOSSES % ASKS, n / LOSSES / ASKS};
+        JoinedProgram program = {n % LOSSES, n / LOSSES % ASKS, n / LOSSES / ASKS};
         for (int way = 0; way < WAYS; way++)
             for (int k = 0; k < ORDERS; k++) compare(&program, ways[way], orders[k]);
     }
 }
 
-static void expect_graphs(Program program, const char *order, int graphs) {
+static void expect_graphs(JoinedProgram program, const char *order, int graphs) {
     cb_function *fast = cb_compile_n(run, &program, "backend=vm,fullgraph=1");
     Leaves leaves = leaves_new();
     cb_tensor *out[2];
@@ -200,9 +200,9 @@ static void expect_graphs(Program program, const char *order, int graphs) {
  * finds none of them. */
 static void are_graphs(void **state) {
     (void)state;
-    expect_graphs((Program){OF_SUM, BACKWARD, NOTHING}, "ffff",
+    expect_graphs((JoinedProgram){OF_SUM, BACKWARD, NOTHING}, "ffff",
                   2); /* with a gradient, and without */
-    expect_graphs((Program){OF_INPUT, BACKWARD, FREES_INPUT}, "fofo", 1);
+    expect_graphs((JoinedProgram){OF_INPUT, BACKWARD, FREES_INPUT}, "fofo", 1);
 }
 
 int main(void) {
