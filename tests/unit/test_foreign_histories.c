@@ -1,6 +1,7 @@
 /* What ops outside of a compiled function computed from a leaf: an input of it, or found by it.
- * Where nothing goes on from that history the call is a graph, and where something does it runs with the
- * tape, as in eager. From call to call the tensor has a history, is a leaf, or is neither. */
+ * Where nothing goes on from that history the call is a graph, and where something does it runs
+ * with the tape, as in eager. From call to call the tensor has a history, is a leaf, or is
+ * neither. */
 #include "fixture.h"
 
 static cb_tensor *u, *found; /* the leaf that it is computed from; the tensor, where it is found */
