@@ -181,7 +181,6 @@ bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
 void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how) {
     Call *call = call_of(tracer);
     if (call->mode != CALL_RECORDS || call->refused) return;
-    if (x->history && !tape_gradient(x)) return; /* of ops outside: it requires one for ever */
     int v = record_value(call, x); /* also where it is a leaf that was met by another name */
     if (v < 0) {
         call->failed = true;
