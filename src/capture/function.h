@@ -596,7 +596,7 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
 /* OP_backward of {y, its gradient or NULL}. False: an error, or the call is eager. */
 bool record_backward(Call *call, const GoingBack *back, const cb_operand *input);
 int record_value(Call *call, Tensor *x); /* its number; < 0: error or no memory */
-/* Of an output; NO_VALUE: the call has failed, or is eager. */
+/* Of an output; NO_VALUE: no memory. */
 int record_output(Call *call, Tensor *x, bool own);
 /* The outputs and escaped values are written into the trace; false: no memory. */
 bool record_end(Call *call, const int *output, int output_count);

@@ -239,9 +239,9 @@ static bool goes_eager(Call *call, int why) {
 
 int record_output(Call *call, Tensor *x, bool own) {
     int v = record_value(call, x);
-    if (v < 0) goes_eager(call, v);
-    if (v >= 0 && own && !call->resumed) call->recording->trace->value[v].own = true;
-    return v < 0 ? NO_VALUE : v;
+    if (v < 0) return NO_VALUE;
+    if (own && !call->resumed) call->recording->trace->value[v].own = true;
+    return v;
 }
 
 /* A segment that begins with this op, and that no entry is known for, may be compiled. False: it
