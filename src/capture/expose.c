@@ -87,7 +87,7 @@ static bool follows_promise(Op op, const cb_operand *input, int input_count, con
     for (int i = 0; i < input_count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor)
             promised |= tape_is_promised(input[i].tensor);
-    return promised && grad_mode() && op_has_gradient(op, attrs);
+    return promised && grad_mode() && tape_follows_result(op, input, input_count, attrs);
 }
 
 Tensor *expose_apply(Call *call, Op op, const cb_operand *input, int input_count,

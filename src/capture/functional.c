@@ -21,10 +21,24 @@ static int add_value(Recording *recording, const TraceValue *made,
     return number;
 }
 
+bool functional_follows(Recording *recording, const Node *node) {
+    const Graph *graph = recording->graph;
+    int first = length(recording->followed), end = length(graph->node);
+    for (int id = first; id < end; id++) push(graph->arena, recording->followed, false);
+    grad_reach(graph, first, end, recording->followed);
+    return recording->followed[node->id];
+}
+
+/* Before anything is made of it: gradients go back to it. */
+static void follow_from(Recording *recording, const Node *node) {
+    if (!functional_follows(recording, node)) recording->followed[node->id] = true;
+}
+
 /* Its node now is one that gradients come to. */
 static void add_leaf(Recording *recording, int value) {
     LeafNode leaf = {recording->value[value].leaf, recording->value[value].node};
     push(recording->graph->arena, recording->leaf, leaf);
+    follow_from(recording, leaf.node);
 }
 
 /* The value that met this leaf first. */
@@ -65,6 +79,7 @@ int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     functional.node = graph_input(recording->graph, &value.meta);
     int number = add_value(recording, &value, &functional);
     if (kind == VALUE_IS_CAPTURED) push(recording->graph->arena, recording->captured, number);
+    if (value.foreign) follow_from(recording, functional.node);
     if (!value.tracked) return number;
     recording->value[number].history = x->history;
     recording->value[number].leaf = find_leaf(recording, number);
@@ -116,8 +131,9 @@ static bool refuse_view(const Meta *from, const Meta *to) {
 
 static void track_view(const Recording *recording, const TraceValue *base, TraceValue *view,
                        FunctionalValue *functional) {
-    view->tracked = base->tracked && !recording->quiet;
-    functional->cut = base->tracked && recording->quiet;
+    bool followed = base->tracked || base->foreign;
+    view->tracked = followed && !recording->quiet;
+    functional->cut = followed && recording->quiet;
 }
 
 /* The value as a view of parent. *result is NO_VALUE when a copy is needed; false with an error. */
@@ -157,7 +173,7 @@ static int add_identity(Recording *recording, int parent, bool detaches) {
     value.foreign = false; /* where it is followed, the call goes on with the tape */
     FunctionalValue same = {.parent = parent, .view = OP_none, .input = -1};
     track_view(recording, base, &value, &same);
-    same.cut |= detaches && base->tracked;
+    same.cut |= detaches && (base->tracked || base->foreign);
     value.tracked &= !detaches;
     return add_value(recording, &value, &same);
 }
@@ -184,13 +200,6 @@ static Node *operand_node(Recording *recording, const TraceOperand *operand) {
     default:
         return NULL;
     }
-}
-
-static bool is_tracked(const Recording *recording, const TraceOperand *input, int count) {
-    for (int i = 0; i < count; i++)
-        if (input[i].kind == OPERAND_VALUE && recording->trace->value[input[i].value].tracked)
-            return true;
-    return false;
 }
 
 /* Attributes that are arguments are inputs of the graph. */
@@ -227,13 +236,12 @@ int functional_apply(Recording *recording, const TraceOp *called, Attrs *attrs) 
     attribute_nodes(recording, called, attrs);
     Node *result = graph_op(recording->graph, op, node, input_count, attrs, number);
     if (!result) return NO_VALUE;
-    bool tracked = is_tracked(recording, input, input_count);
+    bool tracked = functional_follows(recording, result);
     if (tracked && recording->quiet) result = call1(recording->graph, OP_detach, result);
-    bool has_gradient = dtype_is_float(result->dtype) && op_has_gradient(op, attrs);
     bool own = true;
     for (int i = 0; i < input_count; i++) own &= result != node[i]; /* which it may hand on */
     int value = add_result(recording, result, own);
-    recording->trace->value[value].tracked = tracked && !recording->quiet && has_gradient;
+    recording->trace->value[value].tracked = tracked && !recording->quiet;
     return value;
 }
 
@@ -253,15 +261,6 @@ bool functional_shares(Recording *recording, int value) {
     for (int v = 0; v < length(recording->value) && !shares; v++)
         shares = v != value && recording->value[v].node == node;
     return shares;
-}
-
-const bool *functional_followed(Recording *recording) {
-    Graph *graph = recording->graph;
-    int count = length(graph->node);
-    bool *followed = arena_new_array(graph->arena, bool, count + 1);
-    for (int i = 0; i < length(recording->leaf); i++) followed[recording->leaf[i].node->id] = true;
-    grad_reach(graph, count, followed);
-    return followed;
 }
 
 bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
@@ -415,7 +414,7 @@ void functional_assign(Recording *recording, int target, const TraceOperand *ope
     bool leaf = recording->trace->value[at].tracked;
     /* Where nothing is followed: no gradient comes through what is written. */
     if (leaf) value = set_apart(recording, value, false);
-    if (leaf || is_tracked(recording, operand, 1))
+    if (leaf || functional_follows(recording, value))
         value = call1(recording->graph, OP_detach, value);
     recording->value[at].node = value;
     recording->value[at].version++;

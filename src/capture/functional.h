@@ -42,6 +42,7 @@ struct Recording {
     FunctionalValue *value; /* vec, by value number, in the graph's arena */
     int place;              /* of its ops so far (tensor/place.h) */
     LeafNode *leaf;         /* vec, in the graph's arena */
+    bool *followed;         /* vec, by node id, of nodes so far: functional_follows */
     bool *apart; /* by value, of apart_count: its nodes are no other value's, as leaves' */
     int apart_count;
     bool tracks;       /* the call began where gradients are wanted */
@@ -60,8 +61,8 @@ int functional_apply(Recording *recording, const TraceOp *op, Attrs *attrs);
  * there is none; tracked: a gradient comes through them. False with an error. */
 bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
                          const int *value, int count, Node **gradient);
-/* By node id: gradients go back from it to a leaf, as the tape would have it. */
-const bool *functional_followed(Recording *recording);
+/* Do gradients go back from the node to a leaf, or to what is foreign? */
+bool functional_follows(Recording *recording, const Node *node);
 /* Does a gradient by the node of this tracked result miss some of its uses, or have others'? */
 bool functional_shares(Recording *recording, int value);
 /* A gradient as the next value. */

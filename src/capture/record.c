@@ -169,10 +169,9 @@ static int find_foreign(const Recording *recording, const TraceOperand *input, i
 }
 
 /* Its result has a history that goes on from such a one. */
-static bool follows_foreign(const Recording *recording, const TraceOp *op, const Attrs *attrs) {
-    return find_foreign(recording, op->input, op->input_count) != NO_VALUE && !op->quiet &&
-           op_has_gradient(op->op, attrs) &&
-           dtype_is_float(recording->trace->value[op->result].meta.dtype);
+static bool follows_foreign(const Recording *recording, const TraceOp *op) {
+    return find_foreign(recording, op->input, op->input_count) != NO_VALUE &&
+           recording->trace->value[op->result].tracked;
 }
 
 static int apply_values(Recording *recording, TraceOp op) {
@@ -185,7 +184,7 @@ static int apply_values(Recording *recording, TraceOp op) {
     op.site = recording->graph->origin.site = keep_site(recording->trace, op.site);
     op.result = functional_apply(recording, &op, &attrs);
     if (op.result == NO_VALUE) return NO_VALUE;
-    if (follows_foreign(recording, &op, &attrs)) return FOLLOWS_FOREIGN;
+    if (follows_foreign(recording, &op)) return FOLLOWS_FOREIGN;
     append(recording, op);
     return op.result;
 }
@@ -355,10 +354,10 @@ static bool back_values(Recording *recording, TraceOp op, TraceBack how, const i
     bool tracked = how.graph && !op.quiet;
     if (!functional_backward(recording, op.input[0].value, seed, tracked, list, count, gradient))
         return false;
-    const bool *followed = tracked ? functional_followed(recording) : NULL;
     for (int k = 0; k < count; k++) {
         int value = gradient[k] ? functional_result(recording, gradient[k]) : NO_VALUE;
-        if (value >= 0) trace->value[value].tracked = tracked && followed[gradient[k]->id];
+        if (value >= 0)
+            trace->value[value].tracked = tracked && functional_follows(recording, gradient[k]);
         if (value >= 0 && op.result < 0) op.result = value;
         if (value >= 0 || !leaves) wrt[back->count++] = value >= 0 ? list[k] : ~list[k];
     }

@@ -145,6 +145,10 @@ static bool differentiate(Graph *graph, Node *const *operand, const EagerCall *c
         if (call->wanted >> i & 1) wrt[count++] = operand[i];
     }
     graph->single = true;
+    bool *reached = arena_new_array(graph->arena, bool, length(graph->node));
+    for (int i = 0; i < count; i++) reached[wrt[i]->id] = true;
+    grad_reach(graph, 0, length(graph->node), reached);
+    needs->followed = reached[y->id];
     bool own = call->apart && y->op != OP_input; /* a view of all of it is its input */
     if (own) y = call_apart(graph, y, 0, true);
     if (!graph_grad(graph, &y, &g, 1, wrt, count, gradient)) return false;

@@ -32,6 +32,7 @@ typedef struct EagerEntry EagerEntry;
  * results for, in their order. */
 typedef struct GradientNeeds {
     uint16_t fed, read, produced;
+    bool followed; /* the op's result depends on a wanted one, and has a history (grad_reach) */
 } GradientNeeds;
 /* The gradients of an op by its wanted operands (bits): held until it is released; NULL with an
  * error. Its inputs are the operands that are fed, then the result's gradient. */

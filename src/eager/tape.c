@@ -118,15 +118,28 @@ static void save(Saved *saved, const Tensor *x) {
     memcpy(saved->stride, x->stride, sizeof saved->stride);
 }
 
-Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const Attrs *attrs) {
+static EagerEntry *gradient_of(Op op, const cb_operand *input, int count, const Attrs *attrs,
+                               GradientNeeds *needs) {
     unsigned wanted = 0;
-    GradientNeeds needs;
-    if (!y || !dtype_is_float(y->dtype) || op == OP_detach) return y;
     for (int i = 0; i < count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor && input[i].tensor->history)
             wanted |= 1u << i;
-    EagerEntry *entry = eager_gradient(op, input, count, attrs, wanted, &needs);
-    if (entry && !needs.produced) { /* rand_like, and other results without a derivative */
+    return eager_gradient(op, input, count, attrs, wanted, needs);
+}
+
+bool tape_follows_result(Op op, const cb_operand *input, int count, const Attrs *attrs) {
+    GradientNeeds needs;
+    EagerEntry *entry = gradient_of(op, input, count, attrs, &needs);
+    if (!entry) return false;
+    eager_release(entry);
+    return needs.followed;
+}
+
+Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const Attrs *attrs) {
+    GradientNeeds needs;
+    if (!y || !dtype_is_float(y->dtype) || op == OP_detach) return y;
+    EagerEntry *entry = gradient_of(op, input, count, attrs, &needs);
+    if (entry && !needs.followed) { /* rand_like, and others of an operand's sizes alone */
         eager_release(entry);
         return y;
     }

@@ -11,6 +11,8 @@ bool tape_follows(const cb_operand *input, int count);
 /* Ops are being recorded, or may be: this thread records, and something requires a gradient. What
  * is compiled has no tape. */
 bool tape_in_use(void);
+/* Of operands with histories: would the result have one? */
+bool tape_follows_result(Op op, const cb_operand *input, int count, const Attrs *attrs);
 /* False with an error: the op has no gradient, and its result would. Asked before it runs. */
 bool tape_takes(Op op, const Attrs *attrs);
 /* Gives y, the result of the op, its history; y, or NULL with an error when there is no memory: y

@@ -222,6 +222,22 @@ static const GradientRow gradient_rows[] = {
 };
 enum { GRADIENT_ROWS = sizeof gradient_rows / sizeof *gradient_rows };
 
+static inline bool has_gradient_row(Op op) {
+    for (int i = 0; i < GRADIENT_ROWS; i++)
+        if (gradient_rows[i].op == op) return true;
+    return false;
+}
+
+/* The tensors of a call, and whether nothing else must be given. */
+static inline bool tensors_alone(const OpInfo *info, int *tensors) {
+    *tensors = 0;
+    for (int p = 0; p < info->param_count; p++) {
+        *tensors += info->param[p].type == PARAM_TENSOR;
+        if (info->param[p].type != PARAM_TENSOR && !info->param[p].has_default) return false;
+    }
+    return true;
+}
+
 /* Pointwise ops, reductions, scans and composites of one tensor without attributes that must be
  * given need no row. */
 static inline GradientDomain domain_of(Op op) {

@@ -7,6 +7,7 @@
  * likewise. All of it is one graph, run on the vector VM. The tape must come to the same. */
 #include "graph_support.h"
 
+#include "call_ops.h"
 #include "gradients.h"
 #include "graph/grad/grad.h"
 #include "inside.h"
@@ -113,34 +114,6 @@ static double item(cb_tensor *x) {
 
 /* ---- eagerly -------------------------------------------------------------------------------- */
 
-/* The call with its inputs, op by op through the door. */
-static cb_tensor *call_eagerly(const Case *c, const char *inputs, const char *call) {
-    Arena *own = arena_new();
-    Graph *graph =
-        graph_parse(own, arena_format(own, "graph(%s) { z = %s\nreturn z }", inputs, call));
-    cb_tensor **value = arena_new_array(own, cb_tensor *, length(graph->node) + 1);
-    for (int id = 0; id < length(graph->node); id++) {
-        const Node *node = graph->node[id];
-        cb_operand operand[OP_MAX_INPUTS] = {{0}};
-        if (node->op == OP_constant) {
-            cb_operand number = node_literal(node);
-            value[id] = (cb_full)(CB_NO_DIMS, number, node->dtype);
-        } else if (node->op == OP_input) {
-            value[id] = c->in[node->attrs->word[0]];
-        } else {
-            for (int k = 0; k < node->input_count; k++)
-                if (node->input[k])
-                    operand[k] = node_has_literal(node, k)
-                                     ? node_literal(node->input[k])
-                                     : cb_operand_tensor(value[node->input[k]->id]);
-            value[id] = apply_op(node->op, operand, node->input_count, node->attrs);
-        }
-    }
-    cb_tensor *y = value[graph->output[0]->id];
-    arena_free(own);
-    return y;
-}
-
 static void compare(const Case *c, int order, int i, cb_tensor *got, cb_tensor *wanted) {
     cb_tensor *same = got ? got : cb_zeros_like(wanted);
     double off = item(cb_sum(cb_abs(cb_sub(cb_detach(same), wanted))));
@@ -158,7 +131,7 @@ static void check_tape(Case *c, const char *inputs, const char *call) {
         if (dtype_is_float(cb_dtype_of(c->in[i])))
             wrt[floats] = cb_requires_grad_(c->in[i], true), which[floats++] = i;
     cb_manual_seed(5);
-    cb_tensor *y = call_eagerly(c, inputs, call);
+    cb_tensor *y = call_ops(inputs, call, c->in);
     if (strstr(call, "dropout")) return; /* an eager op draws other numbers than a graph's first */
     if (y && !cb_requires_grad(y)) return; /* a step */
     if (!y || cb_grad_graph(y, c->in[c->given], wrt, floats, first) != CB_OK) {
@@ -235,22 +208,6 @@ static void check_call(const char *inputs, const char *call, GradientDomain doma
     cb_scope_close();
 }
 
-static bool has_row(Op op) {
-    for (int i = 0; i < GRADIENT_ROWS; i++)
-        if (gradient_rows[i].op == op) return true;
-    return false;
-}
-
-/* The tensors of a call, and whether nothing else must be given. */
-static bool tensors_alone(const OpInfo *info, int *tensors) {
-    *tensors = 0;
-    for (int p = 0; p < info->param_count; p++) {
-        *tensors += info->param[p].type == PARAM_TENSOR;
-        if (info->param[p].type != PARAM_TENSOR && !info->param[p].has_default) return false;
-    }
-    return true;
-}
-
 /* Results that are never floating point. */
 static bool has_no_gradient(const OpInfo *info, Op op) {
     static const Op others[] = {OP_full_like, OP_zeros_like, OP_ones_like,
@@ -274,7 +231,7 @@ static void every_op(void **state) {
         bool alone = tensors_alone(info, &tensors);
         if (info->kind == KIND_SPECIAL || info->flags & LOWERED || has_no_gradient(info, op))
             continue;
-        if (!tensors || has_row(op)) continue;
+        if (!tensors || has_gradient_row(op)) continue;
         if (!alone || tensors > 2) COMPLAIN("%s has no row", info->name);
         for (int s = 0; s < 4 && alone && tensors <= 2; s++) {
             char inputs[96], call[96];

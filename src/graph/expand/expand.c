@@ -174,7 +174,7 @@ static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
     if (!attrs->word[ATTR_dropout_training] || p == 0) return x;
     cb_dtype dtype = x->dtype;
     Node *zero = call_constant(graph, dtype, 0);
-    if (p == 1) return node_expand_to(graph, zero, x->rank, x->size);
+    if (p == 1) return call2(graph, OP_mul, x, zero); /* of x, so that it requires a gradient */
     if (!dtype_is_float(dtype)) {
         fail(CB_ERR_DTYPE, "dropout: %s cannot hold what is kept, times 1 / (1 - p)",
              cb_dtype_name(dtype));

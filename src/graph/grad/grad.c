@@ -29,8 +29,8 @@ static bool through_expansion(const Node *node) {
     return node->expansion && !*op_gradient(node->op);
 }
 
-void grad_reach(const Graph *graph, int count, bool *reached) {
-    for (int id = 0; id < count; id++) { /* inputs come before what is made of them */
+void grad_reach(const Graph *graph, int first, int end, bool *reached) {
+    for (int id = first; id < end; id++) { /* inputs come before what is made of them */
         const Node *node = graph->node[id];
         if (!dtype_is_float(node->dtype) || !op_has_gradient(node->op, node->attrs)) continue;
         if (through_expansion(node))
@@ -44,7 +44,7 @@ void grad_reach(const Graph *graph, int count, bool *reached) {
 /* Marks what leads from wrt to the outputs. */
 static void reach(Walk *walk, Node *const *wrt, int count) {
     for (int i = 0; i < count; i++) walk->reached[wrt[i]->id] = dtype_is_float(wrt[i]->dtype);
-    grad_reach(walk->graph, walk->count, walk->reached);
+    grad_reach(walk->graph, 0, walk->count, walk->reached);
 }
 
 /* The gradient in the sizes and dtype of what it belongs to: summed over what was broadcast. */
