@@ -216,11 +216,13 @@ static void print_without_gradient(void) {
            "these:\n");
     for (Op first = OP_none + 1; first < OP_COUNT; first++) {
         const char *why = op_gradient(first);
-        bool listed = *why != '!' || !op_info(first)->arity || op_info(first)->kind == KIND_VIEW;
+        bool refused = op_refuses_gradient(first), none = *why == '!' || refused;
+        bool listed = !none || !op_info(first)->arity || op_info(first)->kind == KIND_VIEW;
         for (Op op = OP_none + 1; op < first && !listed; op++)
             listed = op_gradient(op) == why && !is_internal(op);
         if (listed || is_internal(first)) continue;
-        printf("\n%s:", why + 1);
+        printf("\n%s%s:", why + 1,
+               refused ? " (the result requires a gradient; to go back to it is an error)" : "");
         for (Op op = first; op < OP_COUNT; op++)
             if (op_gradient(op) == why) printf(" `%s`", op_info(op)->name);
         printf("\n");

@@ -37,6 +37,7 @@ typedef struct Row {
 /* The gradient column as the library has it (op_gradient), but for its spaces. */
 #define CODE "@"
 #define NONE(reason) "!" reason
+#define REFUSED(reason) "?" reason
 #define ANOTHER_VIEW NONE("becomes another view")
 
 #define ROW(row_name, ...) {.name = #row_name, __VA_ARGS__},
@@ -126,7 +127,7 @@ static void check_gradient(const Row *row, const Schema *schema) {
         if (!composite) schema_refuse(schema, "a gradient, CODE or NONE(\"why\") is missing");
         return;
     }
-    if (*text == '@' || *text == '!') return;
+    if (*text == '@' || *text == '!' || *text == '?') return;
     for (int i = 0; i < schema->count; i++) {
         char name[NAME_SIZE + 8];
         snprintf(name, sizeof name, "d%s = ", schema->param[i].name);
@@ -377,7 +378,7 @@ static void write_gradients(FILE *out) {
         start[i] = used;
         fprintf(out, "\n    \"");
         for (; *text; text++)
-            if (*text != ' ' || *rows[i].gradient == '!') fputc(*text, out), used++;
+            if (*text != ' ' || *rows[i].gradient == '!' || *rows[i].gradient == '?') fputc(*text, out), used++;
         fprintf(out, "\\0\""), used++;
     }
     fprintf(out, ";\nstatic const uint16_t gradient_of[OP_COUNT] = {\n");

@@ -149,6 +149,11 @@ static bool differentiate(Graph *graph, Node *const *operand, const EagerCall *c
     for (int i = 0; i < count; i++) reached[wrt[i]->id] = true;
     grad_reach(graph, 0, length(graph->node), reached);
     needs->followed = reached[y->id];
+    if (op_refuses_gradient(call->op)) { /* not here: where somebody goes back to it */
+        for (int i = 0; i < count; i++)
+            needs->produced |= (uint16_t)(1u << which[wrt[i]->attrs->word[0]]);
+        return true;
+    }
     bool own = call->apart && y->op != OP_input; /* a view of all of it is its input */
     if (own) y = call_apart(graph, y, 0, true);
     if (!graph_grad(graph, &y, &g, 1, wrt, count, gradient)) return false;

@@ -14,6 +14,7 @@
 #include "eager/apply.h"
 #include "eager/eager.h"
 #include "eager/tape_node.h"
+#include "graph/grad/grad.h"
 #include "op/custom.h"
 
 #include <string.h>
@@ -332,6 +333,7 @@ static bool step(TapeWalk *walk, const TapeVisit *visit) {
     TapeNode *node = visit->node;
     Tensor *output[OP_MAX_INPUTS], *g = visit->gradient;
     int outputs = 0;
+    if (op_refuses_gradient(node->op)) return grad_refuses(node->op, node->site);
     if (!(walk->graph ? record_gradient(node, g, output) : run_gradient(node, g, output)))
         return false;
     for (int i = 0; i < node->count; i++) {

@@ -143,8 +143,10 @@ typedef struct OpInfo {
 
 const OpInfo *op_info(Op op) __attribute__((const));
 /* The gradient column: a text without spaces; "" for a composite whose expansion has it, "@" for
- * one that is code, "!why" where there is none. */
+ * one that is code, "!why" where there is none, "?why" where there is none either, but the result
+ * requires one: who goes back to it is told. */
 const char *op_gradient(Op op);
+static inline bool op_refuses_gradient(Op op) { return *op_gradient(op) == '?'; }
 /* Norms whose calls move their running statistics, inputs 1 and 2, when they train. */
 static inline bool op_moves(Op op) { return op == OP_batch_norm || op == OP_instance_norm; }
 /* Gathers and scatters: input 1 holds positions along a dim (ATTR_along_dim) of input 0. */

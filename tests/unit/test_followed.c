@@ -238,6 +238,36 @@ static cb_tensor *sizes_of_promised_at_once(cb_tensor *w) {
     return cb_zeros_like(y);
 }
 
+/* Another view, without a history, of what has one. */
+static cb_tensor *view_of_promised(cb_tensor *w) {
+    cb_tensor *y = cb_mul(w, 3), *loss = cb_sum(y);
+    if (cb_backward(loss, NULL) != CB_OK || cb_item(loss) < 0) return NULL;
+    cb_zero_grad(w);
+    cb_no_grad_open();
+    cb_tensor *pairs = cb_view(y, cb_dims(2, 2));
+    cb_no_grad_close();
+    return cb_add(pairs, 1);
+}
+
+/* A step whose result requires a gradient that there is none of, and that nobody asks for. */
+static cb_tensor *floors_beside(cb_tensor *w) {
+    cb_tensor *g, *bucket = cb_floor_divide(w, 2), *place = cb_to(bucket, CB_I64);
+    if (cb_grad(cb_sum(cb_square(w)), NULL, &w, 1, &g) != CB_OK) return NULL;
+    return cb_add(cb_mul(g, place), cb_requires_grad(bucket));
+}
+
+static cb_tensor *goes_back_to_floors(cb_tensor *w) {
+    cb_tensor *g, *loss = cb_sum(cb_mul(cb_floor_divide(w, 2), w));
+    return cb_grad(loss, NULL, &w, 1, &g) == CB_OK ? g : NULL;
+}
+
+/* Of remainders, which divide so on the way back: the quotient is a constant there. */
+static cb_tensor *remainders(cb_tensor *w) {
+    cb_tensor *g, *h, *y = cb_remainder(cb_mul(w, w), cb_add(w, 0.5));
+    if (cb_grad_graph(cb_sum(y), NULL, &w, 1, &g) != CB_OK) return NULL;
+    return cb_grad(cb_sum(cb_square(g)), NULL, &w, 1, &h) == CB_OK ? h : NULL;
+}
+
 static void check_function(cb_function_1 *function, bool whole) {
     static const char *const how[] = {"backend=vm", "backend=vm, fullgraph=1"};
     cb_tensor *w = cb_requires_grad_(cb_arange(1, 5, 1, CB_F32), true), *wanted = function(w);
@@ -263,14 +293,30 @@ static void functions_of_sizes(void **state) {
     check_function(gradient_by_ones, true);
     check_function(back_from_ones, true);
     check_function(momentum, true);
+    check_function(floors_beside, true);
+    check_function(goes_back_to_floors, true);
+    check_function(remainders, true);
+    check_function(view_of_promised, false);
     check_function(sizes_of_promised, false);
     check_function(sizes_of_promised_at_once, false);
     cb_scope_close();
 }
 
+/* The op and its line, eagerly and compiled. */
+static void errors_name_the_op(void **state) {
+    (void)state;
+    cb_tensor *w = cb_requires_grad_(cb_arange(1, 5, 1, CB_F32), true);
+    cb_function *fast = cb_compile(goes_back_to_floors, "backend=vm");
+    assert_null(goes_back_to_floors(w));
+    expect_error("comes to floor_divide (test_followed.c:");
+    assert_null(cb_call(fast, w));
+    expect_error("comes to floor_divide (test_followed.c:");
+    cb_function_free(fast);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(every_op), TEST(every_row),
-                                       TEST(sizes_and_integers_alone), TEST(as_in_pytorch),
-                                       TEST(functions_of_sizes)};
+    const struct CMUnitTest tests[] = {
+        TEST(every_op),      TEST(every_row),          TEST(sizes_and_integers_alone),
+        TEST(as_in_pytorch), TEST(functions_of_sizes), TEST(errors_name_the_op)};
     return cmocka_run_group_tests_name("followed", tests, NULL, NULL);
 }

@@ -216,6 +216,7 @@ static bool has_no_gradient(const OpInfo *info, Op op) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i] == op) return true;
     bool indices = op >= OP_max_pool1d_indices && op <= OP_max_pool3d_indices;
+    if (op_refuses_gradient(op)) return true;
     return *op_gradient(op) == '!' ? info->kind != KIND_VIEW : indices;
 }
 

@@ -72,6 +72,15 @@ static void add(Walk *walk, const Node *x, Node *g) {
     *sum = *sum ? call2(walk->graph, OP_add, *sum, g) : g;
 }
 
+bool grad_refuses(Op op, Site site) {
+    char line[64];
+    site_format(site, line, sizeof line);
+    fail(CB_ERR_ARGUMENT,
+         "backward: it comes to %s (%s), which has no gradient (%s): cb_detach its result",
+         op_info(op)->name, line, op_gradient(op) + 1);
+    return false;
+}
+
 /* given NULL: zeros. out: what the gradient of node's op reads as its result. */
 static bool step_over(Walk *walk, Node *node, Node *out, Node *given) {
     bool wanted[NODE_MAX_INPUTS], stated[NODE_MAX_INPUTS] = {false};
@@ -81,6 +90,7 @@ static bool step_over(Walk *walk, Node *node, Node *out, Node *given) {
         any |= wanted[k] = node->input[k] && walk->reached[node->input[k]->id];
     /* It is one of wrt, and depends on no other, or cuts them off. */
     if (!any || !op_has_gradient(node->op, node->attrs)) return true;
+    if (op_refuses_gradient(node->op)) return grad_refuses(node->op, node->origin.site);
     if (!given) given = node_splat(walk->graph, node, (Scalar){0});
     GradCall call = {walk->graph, node, given, out, wanted, result};
     const Syntax **text = &walk->parsed[node->op];

@@ -24,6 +24,9 @@ bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int o
  * says which results require a gradient: the tape asks it, a recording does, and the walk back. */
 void grad_reach(const Graph *graph, int first, int end, bool *reached);
 
+/* An error, and false, for a walk back that comes to such an op (op_refuses_gradient). */
+bool grad_refuses(Op op, Site site);
+
 /* One node: `given` is the gradient of its result, `result` takes those of its wanted inputs in any
  * dtype that converts and any sizes that sum or broadcast to the input's; NULL: none. */
 typedef struct GradCall {
