@@ -27,6 +27,12 @@ extern "C" {
 #endif
 
 #define CB_API __attribute__((visibility("default")))
+/* What the headers themselves give for no pointer: without a warning in C and in C++. */
+#ifdef __cplusplus
+#define CB_NULL nullptr
+#else
+#define CB_NULL NULL
+#endif
 #define CB_VERSION "0.1.0"
 #define CB_MAX_RANK 8  /* dimensions of a tensor */
 #define CB_MAX_ARGS 1024 /* tensors that one compiled call takes, and returns, at the most */
@@ -247,9 +253,10 @@ CB_API cb_status cb_npy_save(const char *path, cb_tensor *x);
  * cb_clamp(x, 0, 5) of an i64 tensor stays i64; an unsigned one that no int64_t holds is a float.
  * Arguments that are numbers alone (the value of cb_full, the limits of cb_clamp) are operands
  * without a tensor; NULL is none of those that may be left out: cb_clamp(x, NULL, 5), in C++
- * nullptr, whose NULL is an integer. Integers divided by the number 0 are refused; by a tensor,
- * what 0 divides is 0, where PyTorch raises: looking for it would cost a pass over memory. C's true
- * and false are integers: cb_operand_bool(true). */
+ * nullptr, whose NULL is an integer. cb_floor_divide, cb_remainder and cb_fmod of integers by the
+ * number 0 are refused; by a tensor, what 0 divides is 0, where PyTorch raises: looking for it would
+ * cost a pass over memory. cb_div, whose result is floating, gives inf or NaN. C's true and false
+ * are integers: cb_operand_bool(true). */
 
 enum { CB_OPERAND_TENSOR, CB_OPERAND_FLOAT, CB_OPERAND_INT, CB_OPERAND_BOOL };
 
@@ -267,17 +274,17 @@ static inline cb_operand cb_operand_tensor(cb_tensor *x) {
     return o;
 }
 static inline cb_operand cb_operand_int(int64_t i) {
-    cb_operand o = {CB_OPERAND_INT, {NULL}};
+    cb_operand o = {CB_OPERAND_INT, {CB_NULL}};
     o.i = i;
     return o;
 }
 static inline cb_operand cb_operand_float(double f) {
-    cb_operand o = {CB_OPERAND_FLOAT, {NULL}};
+    cb_operand o = {CB_OPERAND_FLOAT, {CB_NULL}};
     o.f = f;
     return o;
 }
 static inline cb_operand cb_operand_bool(bool b) {
-    cb_operand o = {CB_OPERAND_BOOL, {NULL}};
+    cb_operand o = {CB_OPERAND_BOOL, {CB_NULL}};
     o.i = b;
     return o;
 }
@@ -615,22 +622,22 @@ CB_API cb_status cb_function_wait(cb_function *function);
 
 #ifdef __cplusplus
 }
-static inline cb_function *cb_compile(cb_function_1 *f, const char *o = NULL) {
+static inline cb_function *cb_compile(cb_function_1 *f, const char *o = CB_NULL) {
     return cb_compile_1(f, o);
 }
-static inline cb_function *cb_compile(cb_function_2 *f, const char *o = NULL) {
+static inline cb_function *cb_compile(cb_function_2 *f, const char *o = CB_NULL) {
     return cb_compile_2(f, o);
 }
-static inline cb_function *cb_compile(cb_function_3 *f, const char *o = NULL) {
+static inline cb_function *cb_compile(cb_function_3 *f, const char *o = CB_NULL) {
     return cb_compile_3(f, o);
 }
-static inline cb_function *cb_compile(cb_function_4 *f, const char *o = NULL) {
+static inline cb_function *cb_compile(cb_function_4 *f, const char *o = CB_NULL) {
     return cb_compile_4(f, o);
 }
-static inline cb_function *cb_compile(cb_module *m, const char *o = NULL) {
+static inline cb_function *cb_compile(cb_module *m, const char *o = CB_NULL) {
     return cb_compile_module(m, o);
 }
-static inline cb_function *cb_compile(cb_graph *g, const char *o = NULL) {
+static inline cb_function *cb_compile(cb_graph *g, const char *o = CB_NULL) {
     return cb_compile_graph(g, o);
 }
 extern "C" {
@@ -644,7 +651,7 @@ extern "C" {
                      cb_module *: CB_AT_NAME(cb_compile_module),                                   \
                      cb_graph *: CB_AT_NAME(cb_compile_graph)),                                    \
                  f, options)
-#define CB_COMPILE_1(f) CB_COMPILE(f, NULL)
+#define CB_COMPILE_1(f) CB_COMPILE(f, CB_NULL)
 #define cb_compile(...) CB_PICK_2(__VA_ARGS__, CB_COMPILE, CB_COMPILE_1, )(__VA_ARGS__)
 #endif
 

@@ -49,39 +49,39 @@ typedef struct cb_arg {
 } cb_arg;
 
 static inline cb_arg cb_arg_none(void) {
-    cb_arg a = {CB_ARG_NONE, 0, 0, 0.0, NULL, NULL, NULL, NULL};
+    cb_arg a = {CB_ARG_NONE, 0, 0, 0.0, CB_NULL, CB_NULL, CB_NULL, CB_NULL};
     return a;
 }
 static inline cb_arg cb_arg_node(cb_node *node) {
-    cb_arg a = {CB_ARG_NODE, 0, 0, 0.0, node, NULL, NULL, NULL};
+    cb_arg a = {CB_ARG_NODE, 0, 0, 0.0, node, CB_NULL, CB_NULL, CB_NULL};
     return a;
 }
 static inline cb_arg cb_arg_int(int64_t i) {
-    cb_arg a = {CB_ARG_INT, 0, i, 0.0, NULL, NULL, NULL, NULL};
+    cb_arg a = {CB_ARG_INT, 0, i, 0.0, CB_NULL, CB_NULL, CB_NULL, CB_NULL};
     return a;
 }
 static inline cb_arg cb_arg_float(double f) {
-    cb_arg a = {CB_ARG_FLOAT, 0, 0, f, NULL, NULL, NULL, NULL};
+    cb_arg a = {CB_ARG_FLOAT, 0, 0, f, CB_NULL, CB_NULL, CB_NULL, CB_NULL};
     return a;
 }
 static inline cb_arg cb_arg_bool(bool b) {
-    cb_arg a = {CB_ARG_BOOL, 0, b, 0.0, NULL, NULL, NULL, NULL};
+    cb_arg a = {CB_ARG_BOOL, 0, b, 0.0, CB_NULL, CB_NULL, CB_NULL, CB_NULL};
     return a;
 }
 static inline cb_arg cb_arg_dtype(cb_dtype dtype) {
-    cb_arg a = {CB_ARG_DTYPE, 0, dtype, 0.0, NULL, NULL, NULL, NULL};
+    cb_arg a = {CB_ARG_DTYPE, 0, dtype, 0.0, CB_NULL, CB_NULL, CB_NULL, CB_NULL};
     return a;
 }
 static inline cb_arg cb_arg_string(const char *text) {
-    cb_arg a = {CB_ARG_STRING, 0, 0, 0.0, NULL, text, NULL, NULL};
+    cb_arg a = {CB_ARG_STRING, 0, 0, 0.0, CB_NULL, text, CB_NULL, CB_NULL};
     return a;
 }
 static inline cb_arg cb_arg_list(const cb_arg *items, int count) {
-    cb_arg a = {CB_ARG_LIST, count, 0, 0.0, NULL, NULL, items, NULL};
+    cb_arg a = {CB_ARG_LIST, count, 0, 0.0, CB_NULL, CB_NULL, items, CB_NULL};
     return a;
 }
 static inline cb_arg cb_arg_tuple(const cb_arg *items, int count) {
-    cb_arg a = {CB_ARG_TUPLE, count, 0, 0.0, NULL, NULL, items, NULL};
+    cb_arg a = {CB_ARG_TUPLE, count, 0, 0.0, CB_NULL, CB_NULL, items, CB_NULL};
     return a;
 }
 

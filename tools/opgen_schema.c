@@ -84,7 +84,7 @@ static void default_float(const Schema *schema, SchemaParam *param) {
 static void default_number(const Schema *schema, SchemaParam *param) {
     if (!strcmp(param->text, "none")) {
         param->number = "CB_OPERAND_TENSOR";
-        strcpy(param->macro, "cb_operand_tensor(NULL)");
+        strcpy(param->macro, "cb_operand_tensor(CB_NULL)");
         return;
     }
     default_float(schema, param);
@@ -181,7 +181,7 @@ static void parse_param(Schema *schema, char *text) {
     if (!colon && length && text[length - 1] == '?') {
         text[length - 1] = '\0';
         param->type = OPTIONAL;
-        strcpy(param->macro, "NULL");
+        strcpy(param->macro, "CB_NULL");
     }
     if (colon) parse_varies(schema, param, colon);
     if (colon) param->type = parse_type(schema, colon);

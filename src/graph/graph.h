@@ -62,6 +62,8 @@ typedef struct IndexBound {
     int64_t bound;
     Op op; /* a gather, index_select or scatter */
     Origin origin;
+    int dim;    /* of x, for messages, if it is known */
+    Meta of[2]; /* x and the index; rank 0: not known, as of one that a text says */
 } IndexBound;
 
 typedef struct IndexCheck {

@@ -15,8 +15,12 @@
 #include "graph/node.h"
 
 IndexBound index_bound(const Node *node) {
-    int64_t bound = node->input[0]->size[node->attrs->word[ATTR_along_dim]];
-    return (IndexBound){bound, node->op, node->origin};
+    int dim = (int)node->attrs->word[ATTR_along_dim];
+    return (IndexBound){.bound = node->input[0]->size[dim],
+                        .op = node->op,
+                        .origin = node->origin,
+                        .dim = dim,
+                        .of = {node_meta(node->input[0]), node_meta(node->input[1])}};
 }
 
 Node *index_base(Node *index) {
@@ -66,7 +70,7 @@ void value_check_called(Graph *graph, const Node *node) {
     if (!asked || node_numel(node) == 0) return;
     Node *refused = refused_values(graph, node);
     Node *index = refused ? node_convert(graph, refused, CB_I64) : NULL;
-    if (index) push(graph->arena, graph->check, ((IndexCheck){index, {1, node->op, node->origin}}));
+    if (index) push(graph->arena, graph->check, ((IndexCheck){index, {.bound = 1, .op = node->op, .origin = node->origin}}));
 }
 
 void index_checks_replace(Graph *graph, Node *const *now) {

@@ -14,6 +14,21 @@ static void set_size(Meta *result, const int64_t *size, int rank) {
 
 static void append(Meta *result, int64_t size) { result->size[result->rank++] = size; }
 
+/* False. divides: one of the sizes is -1, and the others hold `product`. */
+static bool refuse_sizes(const InferCall *call, const cb_dim_list *sizes, int64_t product,
+                         int64_t numel, bool divides) {
+    char text[CB_MAX_RANK * 22 + 1] = "";
+    size_t used = 0;
+    for (int i = 0; i < sizes->count; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, i ? ", %lld" : "%lld",
+                                 (long long)sizes->at[i]);
+    if (divides)
+        return infer_fail(call, CB_ERR_SHAPE, "no sizes [%s]: %lld elements are no multiple of %lld",
+                          text, (long long)numel, (long long)product);
+    return infer_fail(call, CB_ERR_SHAPE, "the sizes [%s] hold %lld elements, not %lld", text,
+                      (long long)product, (long long)numel);
+}
+
 /* Finds the one -1 among sizes so that the product is numel; refuses what does not fit. */
 static bool resolve_sizes(const InferCall *call, cb_dim_list *sizes, int64_t numel) {
     int unknown = -1;
@@ -39,8 +54,7 @@ static bool resolve_sizes(const InferCall *call, cb_dim_list *sizes, int64_t num
         return true;
     }
     if (unknown >= 0 || product != numel)
-        return infer_fail(call, CB_ERR_SHAPE, "the sizes asked for hold %lld elements, not %lld",
-                          (long long)product, (long long)numel);
+        return refuse_sizes(call, sizes, product, numel, unknown >= 0);
     return true;
 }
 

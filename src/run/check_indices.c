@@ -61,6 +61,14 @@ static Tensor without_repeats(const Tensor *x) {
     return once;
 }
 
+/* Of the op that was called itself; a composite's call is named by graph_name_error. */
+static void name_operands(const IndexBound *check) {
+    char text[2][128];
+    if (check->origin.call || !check->of[0].rank) return;
+    for (int i = 0; i < 2; i++) meta_format(&check->of[i], text[i], sizeof text[i]);
+    fail_also(" of dim %d: %s, %s", check->dim, text[0], text[1]);
+}
+
 bool check_indices(const IndexBound *check, int64_t count, const int64_t *data,
                    const Tensor *strided) {
     Tensor once;
@@ -90,6 +98,7 @@ bool check_indices(const IndexBound *check, int64_t count, const int64_t *data,
     else
         fail(CB_ERR_INDEX, "%s: index %lld is out of range for size %lld", name,
              (long long)index[i], (long long)check->bound);
+    if (!refuses && !failed_before) name_operands(check);
     if (!failed_before) graph_name_error(check->origin.call);
     site_set(caller);
     return false;

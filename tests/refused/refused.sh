@@ -5,7 +5,7 @@
 cd "$(dirname "$0")" || exit 1
 includes="-I../../include -I$1"
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wfloat-equal -Werror"
-cpp="-x c++ -Wold-style-cast"
+cpp="-x c++ -Wold-style-cast -Wzero-as-null-pointer-constant"
 errors=$(mktemp)
 trap 'rm -f "$errors"' EXIT
 failed=0

@@ -32,7 +32,7 @@ static const struct {
     {FUNCTION("torch.nn.functional.conv2d", "%x, %y", "padding: sideways"),
      "padding must be an integer or a list of integers"},
     {METHOD("view", "%x, -1, 0.5", ""), "3 arguments are too many"},
-    {METHOD("view", "%x", ""), "view: the sizes asked for hold 1 elements, not 6: f32[2, 3]"},
+    {METHOD("view", "%x", ""), "view: the sizes [] hold 1 elements, not 6: f32[2, 3]"},
     {METHOD("view", "%x, 1, 1, 1, 1, 1, 1, 1, 1, 6", ""), "10 arguments are too many"},
     {METHOD("permute", "%x, (0, 1, 2, 3, 4, 5, 6, 7, 8)", ""),
      "dims must be an integer or a list of integers"},

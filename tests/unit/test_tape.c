@@ -449,7 +449,7 @@ static void refused_inside_of_a_trace(void **state) {
     (void)state;
     cb_function *inner = cb_compile(goes_back, NULL);
     cb_call(inner, VALUES(CB_F64, 1));
-    expect_refused("not inside of what is being compiled");
+    expect_refused("not inside of what is being compiled or traced: make the leaf outside");
     cb_function_free(inner);
 }
 
