@@ -218,10 +218,10 @@ static void launch_or_run(Call *call, cb_status before) {
     go_eager(call);
 }
 
-bool call_needs_tape(Call *call) {
+bool call_needs_tape(Call *call, const char *why) {
     Function *function = call->function;
     if (!function->options.fullgraph) atomic_store(&function->keeps_history, true);
-    return call_break(call, REASON_gradients, "");
+    return call_break(call, REASON_gradients, why);
 }
 
 void call_op_failed(Call *call) {
@@ -232,8 +232,9 @@ void call_op_failed(Call *call) {
 bool call_event(Call *call, Reason reason) {
     if (!call->at) return true;
     if (call->mode == CALL_REPLAYS && !call_at_event(call)) return !call->failed;
-    if (call->mode == CALL_RECORDS && call_keeps_history(call, call->at))
-        return call_needs_tape(call);
+    char why[320];
+    if (call->mode == CALL_RECORDS && call_keeps_history(call, NULL, 0, why))
+        return call_needs_tape(call, why);
     segment_before_writes(call, NULL);
     cb_status before = cb_error_status();
     bool launches = call->mode == CALL_REPLAYS && may_launch(call);
@@ -265,7 +266,8 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
     if (call->resumed && !call->at) return true;
     if (!call_end(call, output, count, value)) return call->mode == CALL_IS_EAGER;
     if (call->mode == CALL_RECORDS) {
-        if (call_keeps_history(call, call->at)) return call_needs_tape(call);
+        char why[320];
+        if (call_keeps_history(call, output, count, why)) return call_needs_tape(call, why);
         if (call->function->options.fullgraph && !call_ends_leaves(call)) {
             fail(CB_ERR_COMPILE, "fullgraph: the function keeps a tensor that it does not return");
             return false;
@@ -316,7 +318,8 @@ static bool settle(Call *call, Tensor **output, int count, cb_status before) {
     if (!good)
         go_eager(call);
     else if (segment_keeps_history(call))
-        good = call_needs_tape(call);
+        good = call_needs_tape(call, "something from before a value was asked for has a history "
+                                     "that nothing went back over: cb_detach it");
     else if (call->failed)
         good = breaks_after_failure(call);
     else if (find_without_value(call, output, count) != NO_VALUE)

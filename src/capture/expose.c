@@ -99,7 +99,8 @@ Tensor *expose_apply(Call *call, Op op, const cb_operand *input, int input_count
     for (int i = 0; i < input_count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR) call_meet(call, input[i].tensor);
     if (follows_promise(op, input, input_count, attrs))
-        return call_needs_tape(call) ? apply(op, input, input_count, attrs) : NULL;
+        return call_needs_tape(call, promise_followed) ? apply(op, input, input_count, attrs)
+                                                       : NULL;
     Pause pause = pause_recording();
     Tensor *result = apply(op, input, input_count, attrs);
     resume_recording(pause);

@@ -209,13 +209,29 @@ static bool needs_tape(const Function *function, Tensor *const *input, int input
             find_history(input, input_count) != NO_VALUE);
 }
 
+/* Why a call before needed the tape. */
+static void say_before(Function *function, char *out, size_t bytes) {
+    Note note[MAX_NOTES];
+    int count = function_notes(function, note);
+    snprintf(out, bytes, "a call before left a history that nothing went back over");
+    for (int i = 0; i < count; i++)
+        if (note[i].reason == REASON_gradients && *note[i].detail) {
+            bool again = !strncmp(note[i].detail, "as in a call before", 19);
+            snprintf(out, bytes, "%s%s", again ? "" : "as in a call before: ", note[i].detail);
+            return;
+        }
+}
+
 /* While gradients are recorded, op by op. */
 static int call_recorded(Function *function, Tensor *const *input, int input_count,
                          Tensor **output) {
-    char name[32], what[400] = "a call before gave a result that has a history";
+    char name[32], what[400];
     int i = find_history(input, input_count);
     snprintf(name, sizeof name, "input %d", i);
-    if (i != NO_VALUE) history_describe(name, input[i], what, sizeof what);
+    if (i != NO_VALUE)
+        history_describe(name, input[i], what, sizeof what);
+    else
+        say_before(function, what, sizeof what);
     function_note(function, REASON_gradients, site_current(), "%s", what);
     return call_eagerly(function, input, input_count, output);
 }

@@ -244,7 +244,7 @@ typedef enum Callee {
 typedef struct Note { /* a reason that was given */
     Reason reason;
     Site site;
-    char detail[160];
+    char detail[240];
     int64_t count;
 } Note;
 
@@ -459,9 +459,10 @@ bool call_bind(Call *call, int v, Tensor *x);
 /* Somebody asks for a value: what was traced so far is computed, and the call goes on behind it.
  * False: an error. */
 bool call_event(Call *call, Reason reason);
-/* Its history is needed later, which no graph has: its ops run with the tape, now and the next
- * time. As call_break. */
-bool call_needs_tape(Call *call);
+/* A history is needed later, which no graph has: the ops run with the tape, now and the next time.
+ * As call_break. */
+bool call_needs_tape(Call *call, const char *why);
+extern const char promise_followed[]; /* why, where an op goes on from what was promised one */
 void call_op_failed(Call *call); /* with an error, which is told if the function clears it */
 /* gradient.c: x, by that name, is the result of ops outside; breaks for it, and for a write. */
 void history_describe(const char *name, const Tensor *x, char *out, size_t bytes);
@@ -496,8 +497,9 @@ void leaves_find(const Entry *entry, Tensor **value); /* the gradients that ther
  * error: one is missing. */
 typedef Tensor *LeafResult(const Entry *entry, int value, void *made);
 bool leaves_take(const Entry *entry, Tensor *const *value, LeafResult *result, void *made);
-/* Something with a history that nobody has gone back over lives, after the first count ops. */
-bool call_keeps_history(const Call *call, int count);
+/* Something with a history that nobody has gone back over lives, among the results (output NULL: a
+ * value is asked for) or elsewhere: why says what, 320 bytes. */
+bool call_keeps_history(const Call *call, Tensor *const *output, int count, char *why);
 
 /* values.c */
 void call_unbind_from(Call *call, int first); /* tensors from outside, from this number on */

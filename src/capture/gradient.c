@@ -24,14 +24,6 @@ bool call_requires_grad(Tracer *tracer, const Tensor *x) {
     return v != NO_VALUE && call->trace->value[v].tracked;
 }
 
-bool call_keeps_history(const Call *call, int count) {
-    for (int v = call->input_count; call->grad && v < call->bound; v++)
-        if (call->value[v] && call_traced(call, call->value[v]) != NO_VALUE &&
-            trace_has_history(call->trace, v, count))
-            return true;
-    return false;
-}
-
 /* ---- what leaves are given ------------------------------------------------------------------- */
 
 static bool is_met(const Call *call, int v) {
@@ -131,7 +123,7 @@ bool call_follows_history(Call *call, int v) {
     const char *path = call->trace->value[v].path;
     bool given = v < call->input_count;
     char name[128], what[400];
-    if (tape_is_promised(call->value[v])) return call_needs_tape(call);
+    if (tape_is_promised(call->value[v])) return call_needs_tape(call, promise_followed);
     snprintf(name, sizeof name, "%s", path ? path : "a tensor that the function finds");
     if (given) snprintf(name, sizeof name, "input %d", v);
     history_describe(name, call->value[v], what, sizeof what);
@@ -144,6 +136,27 @@ static const TraceOp *find_op(const Trace *trace, int value) {
     for (int i = length(trace->op) - 1; i >= 0; i--)
         if (!trace->op[i].back && trace->op[i].result == value) return &trace->op[i];
     return NULL;
+}
+
+static bool has_history(const Call *call, const Tensor *x) {
+    int v = x ? call_traced(call, x) : NO_VALUE;
+    return call->grad && v >= call->input_count && trace_has_history(call->trace, v, call->at);
+}
+
+bool call_keeps_history(const Call *call, Tensor *const *output, int count, char *why) {
+    int k = 0, v = call->bound - 1; /* the last one: what the others led to */
+    while (k < count && !has_history(call, output[k])) k++;
+    while (v >= call->input_count && !has_history(call, call->value[v])) v--;
+    if (v < call->input_count) return false;
+    const TraceOp *op = find_op(call->trace, k < count ? call_traced(call, output[k]) : v);
+    char line[64] = "?", name[32] = "the result of";
+    if (op) site_format(op->site, line, sizeof line);
+    if (k < count) snprintf(name, sizeof name, "result %d, of", k);
+    snprintf(why, 320, "%s %s at %s%s has a history %s: cb_detach it, or %s", name,
+             op ? op_info(op->op)->name : "cb_grad_graph", line, k < count ? "," : "",
+             output ? "that nothing went back over" : "where a value is asked for",
+             output ? "call cb_backward inside" : "ask behind cb_backward");
+    return true;
 }
 
 bool call_writes_result(Call *call, int target) {

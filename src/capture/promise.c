@@ -59,6 +59,9 @@ void promise_forget(LeftShell *shell, bool frees) {
     shell->x->history = NULL;
 }
 
+const char promise_followed[] =
+    "an op goes on from what cb_backward went back over before a value was asked for: cb_detach it";
+
 bool segment_keeps_history(const Call *call) {
     for (const LeftSegment *left = call->left; left; left = left->next)
         for (int k = 0; k < left->shells; k++)

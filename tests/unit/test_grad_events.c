@@ -544,6 +544,42 @@ static void results_of_ops_outside(void **state) {
     expect_told(fast, "3 calls, 1 graph, 0 breaks");
 }
 
+/* A metric beside the loss, with the history that nobody wants. */
+static int loss_and_metric(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_tensor *off = cb_sub(cb_mul(in[0], w), 1);
+    out[0] = cb_mean(cb_square(off));
+    out[1] = cb_amax(cb_abs(off));
+    if (cb_backward(out[0], NULL) != CB_OK) return -1;
+    cb_zero_grad(w);
+    return 2;
+}
+
+/* What is asked for before anything goes back. */
+static cb_tensor *asks_first(cb_tensor *x) {
+    cb_tensor *y = cb_exp(cb_mul(x, w)), *loss = cb_sum(cb_mul(y, cb_item(cb_amax(x))));
+    if (cb_backward(loss, NULL) != CB_OK) return NULL;
+    cb_zero_grad(w);
+    return loss;
+}
+
+static void left_histories_are_named(void **state) {
+    (void)state;
+    w = cb_requires_grad_(cb_ones(cb_dims(3), CB_F64), true);
+    cb_tensor *x = cb_mul(cb_ones(cb_dims(3), CB_F64), 2), *out[2];
+    cb_function *fast = cb_compile_n(loss_and_metric, NULL, "backend=vm");
+    for (int i = 0; i < 3; i++) assert_int_equal(cb_call_n(fast, &x, 1, out, 2), 2);
+    assert_int_equal(cb_stats(fast).eager_calls, 3);
+    expect_told(fast, "result 1, of amax at test_grad_events.c:");
+    fast = cb_compile_n(loss_and_metric, NULL, "backend=vm, fullgraph=1");
+    assert_true(cb_call_n(fast, &x, 1, out, 2) < 0);
+    expect_error("has a history that nothing went back over: cb_detach it, or call cb_backward");
+    cb_function_free(fast);
+    fast = cb_compile(asks_first, "backend=vm");
+    for (int i = 0; i < 3; i++) assert_non_null(cb_call(fast, x));
+    expect_told(fast, "as in a call before: the result of exp at test_grad_events.c:");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(gradients_keep_their_graph),   TEST(gradients_keep_their_graph_behind_writes),
@@ -552,7 +588,7 @@ int main(void) {
         TEST(lost_histories_are_errors),    TEST(histories_are_lost_within),
         TEST(writes_behind_events),         TEST(histories_outlive_breaks),
         TEST(values_that_no_op_uses),       TEST(refusals_are_the_users),
-        TEST(results_of_ops_outside),
+        TEST(results_of_ops_outside),       TEST(left_histories_are_named),
     };
     return cmocka_run_group_tests_name("grad_events", tests, NULL, NULL);
 }
