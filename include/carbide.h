@@ -254,9 +254,9 @@ CB_API cb_status cb_npy_save(const char *path, cb_tensor *x);
  * Arguments that are numbers alone (the value of cb_full, the limits of cb_clamp) are operands
  * without a tensor; NULL is none of those that may be left out: cb_clamp(x, NULL, 5), in C++
  * nullptr, whose NULL is an integer. cb_floor_divide, cb_remainder and cb_fmod of integers by the
- * number 0 are refused; by a tensor, what 0 divides is 0, where PyTorch raises: looking for it would
- * cost a pass over memory. cb_div, whose result is floating, gives inf or NaN. C's true and false
- * are integers: cb_operand_bool(true). */
+ * number 0 are refused; by a tensor, what 0 divides is 0, where PyTorch raises: looking for it
+ * would cost a pass over memory. cb_div, whose result is floating, gives inf or NaN. C's true and
+ * false are integers: cb_operand_bool(true). */
 
 enum { CB_OPERAND_TENSOR, CB_OPERAND_FLOAT, CB_OPERAND_INT, CB_OPERAND_BOOL };
 

@@ -378,7 +378,8 @@ static void write_gradients(FILE *out) {
         start[i] = used;
         fprintf(out, "\n    \"");
         for (; *text; text++)
-            if (*text != ' ' || *rows[i].gradient == '!' || *rows[i].gradient == '?') fputc(*text, out), used++;
+            if (*text != ' ' || *rows[i].gradient == '!' || *rows[i].gradient == '?')
+                fputc(*text, out), used++;
         fprintf(out, "\\0\""), used++;
     }
     fprintf(out, ";\nstatic const uint16_t gradient_of[OP_COUNT] = {\n");

@@ -463,7 +463,7 @@ bool call_event(Call *call, Reason reason);
  * As call_break. */
 bool call_needs_tape(Call *call, const char *why);
 extern const char promise_followed[]; /* why, where an op goes on from what was promised one */
-void call_op_failed(Call *call); /* with an error, which is told if the function clears it */
+void call_op_failed(Call *call);      /* with an error, which is told if the function clears it */
 /* gradient.c: x, by that name, is the result of ops outside; breaks for it, and for a write. */
 void history_describe(const char *name, const Tensor *x, char *out, size_t bytes);
 bool call_follows_history(Call *call, int value);

@@ -36,7 +36,8 @@ static bool leaf_begin(Tensor *x) {
         return false;
     }
     if (tracer_current() || !x->storage) {
-        fail(CB_ERR_GRAPH, "requires_grad: not inside of what is being compiled or traced: make the leaf "
+        fail(CB_ERR_GRAPH,
+             "requires_grad: not inside of what is being compiled or traced: make the leaf "
              "outside, and give it as an input, or let the function find it");
         return false;
     }

@@ -70,7 +70,9 @@ void value_check_called(Graph *graph, const Node *node) {
     if (!asked || node_numel(node) == 0) return;
     Node *refused = refused_values(graph, node);
     Node *index = refused ? node_convert(graph, refused, CB_I64) : NULL;
-    if (index) push(graph->arena, graph->check, ((IndexCheck){index, {.bound = 1, .op = node->op, .origin = node->origin}}));
+    if (index)
+        push(graph->arena, graph->check,
+             ((IndexCheck){index, {.bound = 1, .op = node->op, .origin = node->origin}}));
 }
 
 void index_checks_replace(Graph *graph, Node *const *now) {

@@ -23,8 +23,9 @@ static bool refuse_sizes(const InferCall *call, const cb_dim_list *sizes, int64_
         used += (size_t)snprintf(text + used, sizeof text - used, i ? ", %lld" : "%lld",
                                  (long long)sizes->at[i]);
     if (divides)
-        return infer_fail(call, CB_ERR_SHAPE, "no sizes [%s]: %lld elements are no multiple of %lld",
-                          text, (long long)numel, (long long)product);
+        return infer_fail(call, CB_ERR_SHAPE,
+                          "no sizes [%s]: %lld elements are no multiple of %lld", text,
+                          (long long)numel, (long long)product);
     return infer_fail(call, CB_ERR_SHAPE, "the sizes [%s] hold %lld elements, not %lld", text,
                       (long long)product, (long long)numel);
 }

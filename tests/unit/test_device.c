@@ -303,7 +303,8 @@ static void test_nothing_follows_a_fault(void **state) {
 }
 
 #define BEYOND                                                                                     \
-    "index_select: index 3 is out of range for size 3 of dim 0: f32[3], i64[2] (on device guarded)"
+    "index_select: index 3 is out of range for size 3 of dim 0: f32[3], i64[2] (on device "        \
+    "guarded)"
 
 static void test_faults(void **state) {
     (void)state;

@@ -19,9 +19,10 @@
 bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int outputs,
                 Node *const *wrt, int count, Node **gradient);
 
-/* Of nodes first..end-1, by id: marks what floating point values lead to from nodes that are marked.
- * A composite of an input's sizes alone, as zeros_like, has nothing of it. It is the one place that
- * says which results require a gradient: the tape asks it, a recording does, and the walk back. */
+/* Of nodes first..end-1, by id: marks what floating point values lead to from nodes that are
+ * marked. A composite of an input's sizes alone, as zeros_like, has nothing of it. It is the one
+ * place that says which results require a gradient: the tape asks it, a recording, and the walk
+ * back. */
 void grad_reach(const Graph *graph, int first, int end, bool *reached);
 
 /* An error, and false, for a walk back that comes to such an op (op_refuses_gradient). */
