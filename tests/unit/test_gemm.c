@@ -74,6 +74,7 @@ static void each_allocation_of_a_product_fails(void **state) {
         {CB_F32, 1, 1, 2, 70000, false, true, 1, false, false},
         {CB_BF16, 1, 40, 70, 30, false, true, 1, false, false},
         {CB_F16, 1, 1, 70, 50, false, false, 1, false, false},
+        {CB_I8, 1, 40, 70, 30, false, true, 1, false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Case *c = &cases[i];
@@ -278,6 +279,85 @@ static void a_few_vectors_take_no_memory(void **state) {
     }
 }
 
+static uint64_t bits_at(const void *data, int64_t i, size_t width) {
+    uint64_t bits = 0;
+    memcpy(&bits, (const char *)data + (size_t)i * width, width);
+    return bits;
+}
+
+static void *random_bits(int64_t count, size_t width) {
+    uint8_t *data = malloc((size_t)count * width);
+    for (size_t i = 0; i < (size_t)count * width; i++) data[i] = (uint8_t)(small() * 31 + small());
+    return data;
+}
+
+/* buffer: out, a copy of it, the width of an element */
+static void keep_a_copy(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
+    (void)pass, (void)slot;
+    size_t width = *(const size_t *)buffer[2], at = (size_t)low * width;
+    memcpy((char *)buffer[1] + at, (char *)buffer[0] + at, (size_t)(high - low) * width);
+}
+
+/* Elements of all bits; what the epilogue finds is the result. */
+static void expect_wrapped(const Case *c) {
+    MatmulTask t = task_of(c);
+    size_t width = cb_dtype_size(c->dtype);
+    int64_t count = c->batch * c->m * c->n;
+    void *a = random_bits(c->spread * c->batch * c->m * c->k + 8, width);
+    void *b = random_bits(c->spread * c->batch * c->k * c->n + 8, width);
+    void *out = random_bits(count, width);
+    void *found = random_bits(count, width), *buffer[] = {out, found, &width};
+    Launch launch = {.function = keep_a_copy, .form = FORM_TILE, .outer_size = count, .split = 1};
+    Operands operands = {.in = {a, b}, .out = out, .epilogue = &launch, .epilogue_buffer = buffer};
+    assert_true(run_own(&t, &operands));
+    for (int64_t i = 0; i < count; i++) {
+        int64_t batch = i / (c->m * c->n);
+        int64_t at = t.a_offset + batch * t.a_batch[0] + i / c->n % c->m * t.a_m;
+        int64_t bt = t.b_offset + batch * t.b_batch[0] + i % c->n * t.b_n;
+        uint64_t sum = 0;
+        for (int64_t k = 0; k < c->k; k++)
+            sum += bits_at(a, at + k * t.a_k, width) * bits_at(b, bt + k * t.b_k, width);
+        assert_memory_equal((char *)out + (size_t)i * width, &sum, width); /* little endian */
+    }
+    assert_memory_equal(out, found, (size_t)count * width);
+    free(a), free(b), free(out), free(found);
+}
+
+/* Whole blocks of rows, columns and k and one more, rows and columns too few for sweeps, a turned A
+ * beside few columns; in every layout, by one thread and by three. */
+static void integers_wrap_to_their_bits(void **state) {
+    (void)state;
+    static const int64_t size[][3] = {{17, 513, 65}, {257, 130, 17}, {7, 9, 517},  {8, 7, 129},
+                                      {300, 1, 70},  {1, 300, 129},  {3, 3, 1025}, {9, 257, 4}};
+    static const cb_dtype integers[] = {CB_U8, CB_I8, CB_I16, CB_I32, CB_I64};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++)
+        for (int i = 0; i < 5 * 8; i++) {
+            Case c = {.dtype = integers[i / 8], .batch = i & 4 ? 3 : 1, .spread = i & 4 ? 2 : 1};
+            c.m = size[s][0], c.n = size[s][1], c.k = size[s][2];
+            c.a_turned = (i & 1) != 0, c.b_turned = (i & 2) != 0;
+            if (i & 4) c.m = c.m / 4 + 1, c.k = c.k / 2 + 1;
+            cb_set_threads(i & 1 ? 3 : 1);
+            expect_wrapped(&c);
+        }
+    cb_set_threads(0);
+}
+
+/* Of sums of bools that 16 bits do not hold: 65536 pairs of true are true. */
+static void any_of_many_bools(void **state) {
+    (void)state;
+    enum { K = 65536, COLUMNS = 9 };
+    bool *a = malloc(K + 3), *b = malloc(K * COLUMNS + 5), out[COLUMNS];
+    memset(a, 1, K + 3), memset(b, 1, K * COLUMNS + 5);
+    for (int turned = 0; turned < 2; turned++) {
+        Case c = {CB_BOOL, 1, 1, COLUMNS, K, false, turned, 1, false, false};
+        MatmulTask task = task_of(&c);
+        memset(out, 0, sizeof out);
+        assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = out}));
+        for (int j = 0; j < COLUMNS; j++) assert_true(out[j]);
+    }
+    free(a), free(b);
+}
+
 static void several_blocks_of_k(void **state) {
     (void)state;
     Case c = {CB_F32, 1, 20, 40, 1300, false, true, 1, false, false};
@@ -380,6 +460,8 @@ int main(void) {
         cmocka_unit_test(small_items),
         cmocka_unit_test(a_few_vectors_take_no_memory),
         cmocka_unit_test(a_few_vectors),
+        cmocka_unit_test(integers_wrap_to_their_bits),
+        cmocka_unit_test(any_of_many_bools),
         cmocka_unit_test(several_blocks_of_k),
         cmocka_unit_test(tall_wide_and_batched),
         cmocka_unit_test(columns_in_rounds),
