@@ -19,6 +19,7 @@ typedef enum Helper {
     HELPER_order_f64,
     HELPER_stream, /* stores past the caches */
     HELPER_halves, /* widen_f16, narrow_f16: several at once */
+    HELPER_half,   /* widen_one_f16, narrow_one_f16: by the instruction, which ends a vector loop */
     HELPER_masks,  /* MASKED(yes, no): whether lanes of four bytes can be left out */
     HELPER_COUNT
 } Helper;

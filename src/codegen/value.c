@@ -132,15 +132,26 @@ static Phrase call(Emit *e, const char *function, Phrase argument) {
     return text_atom(arena_format(e->arena, "%s(%s)", function, argument.text));
 }
 
+/* One f16 at a time: where there are no lanes, or fewer than compilers make a vector of. */
+static bool converts_one(Emit *e, cb_dtype stored) {
+    enum { FEW_LANES = 8 };
+    if (stored != CB_F16 || !e->target->helper[HELPER_half]) return false;
+    bool one = e->lane_axis == NO_LANE || axis_typical(e->kernel, e->lane_axis) < FEW_LANES;
+    e->usage->helper[HELPER_half] |= one;
+    return one;
+}
+
 Phrase text_widen(Emit *e, cb_dtype stored, Phrase text) {
     if (!dtype_is_half(stored)) return text;
     e->usage->widens[stored] = true;
+    if (converts_one(e, stored)) return call(e, "widen_one_f16", text);
     return call(e, arena_format(e->arena, "m_from_%s_f32", cb_dtype_name(stored)), text);
 }
 
 Phrase text_narrow(Emit *e, cb_dtype stored, Phrase text) {
     if (!dtype_is_half(stored)) return text;
     e->usage->narrows[stored] = true;
+    if (converts_one(e, stored)) return call(e, "narrow_one_f16", text);
     return call(e, arena_format(e->arena, "m_to_%s_f32", cb_dtype_name(stored)), text);
 }
 

@@ -2,6 +2,7 @@
  * every access allows it, stores added, buffers bound to plan values. */
 #include "sched/schedule.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- merging axes ---------------------------------------------------------------------------- */
@@ -279,9 +280,57 @@ static void round_once(Kernel *kernel) {
     }
 }
 
+/* ---- halves that are only moved ---- */
+
+/* The value with the loads of halves in it as loads of 16 bits; NULL where anything is computed of
+ * them or numbers are put among them. */
+static Expr *as_bits(Kernel *kernel, Expr *e, cb_dtype half) {
+    if (e->op == EX_load && kernel->buffer[e->imm.i].dtype == half)
+        return expr_load(kernel, (int)e->imm.i, CB_I16, e->input[0],
+                         e->input_count == 2 ? e->input[1] : NULL);
+    bool zero = e->op == OP_constant && e->imm.f == 0 && !signbit(e->imm.f);
+    if (zero) return expr_constant(kernel, CB_I16, (Scalar){.i = 0});
+    if (e->op != OP_where) return NULL;
+    Expr *yes = as_bits(kernel, e->input[1], half);
+    Expr *no = yes ? as_bits(kernel, e->input[2], half) : NULL;
+    return no ? expr_op(kernel, OP_where, CB_I16, (Expr *[]){e->input[0], yes, no}, 3) : NULL;
+}
+
+/* Whether nothing reads halves as numbers, conditions and indices included. */
+static bool reads_no_halves(const Kernel *kernel, Arena *arena) {
+    const bool *live = kernel_live(kernel, arena);
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        if (!live[i] || e->op != EX_load || e->dtype == CB_I16) continue;
+        if (dtype_is_half(kernel->buffer[e->imm.i].dtype)) return false;
+    }
+    return true;
+}
+
+/* A kernel of copies alone has no arithmetic: halves go as they are, and are not widened. */
+static void move_bits(Schedule *s, Kernel *kernel) {
+    for (int i = 0; i < length(kernel->store); i++) {
+        const Store *store = &kernel->store[i];
+        bool copies = store->value->op == EX_load || store->value->op == OP_where;
+        bool half = dtype_is_half(kernel->buffer[store->buffer].dtype);
+        if (!copies || !half || store->mode == STORE_ADD) return;
+    }
+    Kernel *moved = kernel_copy(kernel, s->arena);
+    for (int i = 0; i < length(moved->store); i++) {
+        Store *store = &moved->store[i];
+        store->value = as_bits(moved, store->value, moved->buffer[store->buffer].dtype);
+        if (!store->value) return;
+    }
+    if (!reads_no_halves(moved, s->arena)) return;
+    for (int i = 0; i < length(moved->buffer); i++)
+        if (dtype_is_half(moved->buffer[i].dtype)) moved->buffer[i].dtype = CB_I16;
+    *kernel = *moved;
+}
+
 static int add_kernel(Schedule *s, Kernel *kernel) {
     name_kernel(s, kernel);
     round_once(kernel);
+    move_bits(s, kernel);
     compare_axes(s, kernel);
     choose_form(kernel, s->machine);
     push(s->plan->arena, s->plan->kernel, kernel_copy(kernel, s->plan->arena));

@@ -246,6 +246,88 @@ static void products_that_are_written(void **state) {
     }
 }
 
+/* ---- halves that are only moved ---- */
+
+enum { SIDE = 256, MOVES = 8 };
+
+/* All halves there are, through every kind of copy: strided, in pieces, by a mask, beside zeros. */
+static int moves(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    cb_tensor *wide = cb_slice(x[0], 1, 3, 40), *turned = cb_transpose(x[0], 0, 1);
+    output[0] = cb_cat(((cb_tensor *[]){x[0], cb_slice(x[0], 0, 0, 1), turned}), 3, 0);
+    output[1] = cb_cat(((cb_tensor *[]){wide, cb_slice(turned, 1, 7, 8)}), 2, 1);
+    output[2] = cb_stack(((cb_tensor *[]){wide, wide, cb_slice(turned, 1, 1, 38)}), 3, 1);
+    output[3] =
+        cb_contiguous(cb_permute(cb_reshape(x[0], cb_dims(4, 64, 16, 16)), cb_dims(0, 2, 1, 3)));
+    output[4] = cb_roll(wide, 5, 1);
+    output[5] = cb_where(x[1], x[0], turned);
+    output[6] = cb_pad(x[0], cb_dims(2, 3));
+    output[7] = cb_slice(x[0], 1, 0, SIDE, 3);
+    output[7] = cb_contiguous(output[7]);
+    return MOVES;
+}
+
+static void expect_same_bits(cb_tensor *got, cb_tensor *expected) {
+    int64_t count = cb_numel(got);
+    uint16_t *bits = malloc((size_t)count * 2 * sizeof *bits);
+    assert_int_equal(cb_numel(expected), count);
+    assert_int_equal(cb_read(got, bits, cb_dtype_of(got)), 0);
+    assert_int_equal(cb_read(expected, bits + count, cb_dtype_of(expected)), 0);
+    assert_memory_equal(bits, bits + count, (size_t)count * sizeof *bits);
+    free(bits);
+}
+
+static void copies_move_bits(void **state) {
+    (void)state;
+    static uint16_t all[SIDE * SIDE];
+    static bool mask[SIDE * SIDE];
+    for (int i = 0; i < SIDE * SIDE; i++) all[i] = (uint16_t)i, mask[i] = i % 3 == 0;
+    cb_dim_list sizes = cb_dims(SIDE, SIDE);
+    cb_tensor *which = cb_from_data(mask, CB_BOOL, sizes), *expected[MOVES], *got[MOVES];
+    cb_tensor *bits[] = {cb_from_data(all, CB_I16, sizes), which};
+    assert_int_equal(moves(bits, 2, expected, NULL), MOVES);
+    static const cb_dtype halves[] = {CB_F16, CB_BF16};
+    for (int d = 0; d < 2; d++)
+        for (int e = 0; e < 3; e++) {
+            cb_tensor *x[] = {cb_from_data(all, halves[d], sizes), which};
+            static const char *const engines[] = {NULL, "backend=c", "backend=vm"};
+            cb_function *fast = e ? cb_compile_n(moves, NULL, engines[e]) : NULL;
+            if (fast) assert_int_equal(cb_call_n(fast, x, 2, got, MOVES), MOVES);
+            if (!fast) assert_int_equal(moves(x, 2, got, NULL), MOVES);
+            for (int i = 0; i < MOVES; i++) {
+                assert_int_equal(cb_dtype_of(got[i]), halves[d]);
+                expect_same_bits(got[i], expected[i]);
+            }
+            cb_function_free(fast);
+        }
+}
+
+/* Conditions read halves as numbers: such a kernel is none of copies. */
+static int chooses(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    output[0] = cb_where(cb_gt(x[0], 0.0), x[0], x[1]);
+    output[1] = cb_cumsum(x[0], 1); /* one at a time */
+    output[2] = cb_to(cb_cumsum(cb_to(x[0], CB_F32), 1), cb_dtype_of(x[0]));
+    return OUTPUTS;
+}
+
+static void halves_one_at_a_time(void **state) {
+    (void)state;
+    static const int64_t rows[] = {1, 7, 9};
+    for (int i = 0; i < 6; i++) {
+        cb_dim_list sizes = cb_dims(rows[i / 2], 1001);
+        cb_dtype half = i % 2 ? CB_F16 : CB_BF16;
+        cb_tensor *x[] = {cb_to(cb_randn(sizes), half), cb_to(cb_randn(sizes), half)};
+        cb_tensor *expected[OUTPUTS], *got[OUTPUTS];
+        chooses(x, 2, expected, NULL);
+        cb_function *fast = cb_compile_n(chooses, NULL, "backend=c");
+        assert_int_equal(cb_call_n(fast, x, 2, got, OUTPUTS), OUTPUTS);
+        for (int k = 0; k < OUTPUTS; k++) expect_same_bits(got[k], expected[k]);
+        expect_same_bits(got[1], got[2]);
+        cb_function_free(fast);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(results_and_bias_round_once, open_scope,
@@ -258,6 +340,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(attention_rounds_once, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(precise_rounds_every_op, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(copies_move_bits, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(halves_one_at_a_time, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(precise_is_asked_in_every_call, open_scope,
                                         close_scope_without_error),
