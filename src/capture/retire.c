@@ -16,11 +16,11 @@
  *
  * The function points at one that it found behind many others (`recent`), and entries at each
  * other: `then` at one that resumes, `wider` at one that has numbers as arguments or lets more
- * values cross. Nothing of the list points at one that has left it: that clears the first two, which
- * are guesses, and goes on with its own `wider` in place of the third, under the lock. Whoever makes
- * a guess has no lock, so it looks afterwards whether the entry has gone meanwhile: either it sees
- * that, or who leaves sees the pointer. What has left may point anywhere, since only those who have
- * been inside since then stand on it.
+ * values cross. Nothing of the list points at one that has left it: that clears the first two,
+ * which are guesses, and goes on with its own `wider` in place of the third, under the lock.
+ * Whoever makes a guess has no lock, so it looks afterwards whether the entry has gone meanwhile:
+ * either it sees that, or who leaves sees the pointer. What has left may point anywhere, since only
+ * those who have been inside since then stand on it.
  *
  *     function_enter(f);   find an entry, run it   function_leave(f);     frees what has left */
 #include "capture/function.h"

@@ -473,7 +473,7 @@ static cb_tensor *visits(cb_tensor *x) {
 static void what_modules_were_asked_is_a_guard(void **state) {
     (void)state;
     cb_function_1 *functions[] = {counts_parameters, counts_children, gets_a_parameter,
-                                  asks_a_child, visits, asks_for_a_leaf};
+                                  asks_a_child,      visits,          asks_for_a_leaf};
     for (int i = 0; i < 6; i++) {
         cb_scope_open();
         net = cb_nn_linear(2, 2);

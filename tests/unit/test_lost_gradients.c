@@ -1,6 +1,6 @@
 /* What a call leaves with leaves when an op of it fails, or when it is refused: never a gradient
- * that nobody has computed. Each course of calls runs eagerly and compiled, and the leaf can be gone
- * back to by the tape in between. */
+ * that nobody has computed. Each course of calls runs eagerly and compiled, and the leaf can be
+ * gone back to by the tape in between. */
 #include "capture_support.h"
 
 static const char *const ways[] = {NULL, VM, "fullgraph=1," VM, "backend=eager"};

@@ -118,7 +118,7 @@ static void summaries(void **state) {
     (void)state;
     run_program(two_functions, "1");
     assert_int_equal(counted("function, compiled at "), 2);
-    assert_int_equal(counted("test_watch.c"), 4);
+    assert_int_equal(counted("test_watch.c"), 5);
     assert_non_null(
         strstr(said, "\n  2 calls, 2 graphs, 0 breaks, 1 recorded again, 0 compiled, 0 eager\n"));
     assert_non_null(strstr(said, "\n    input 0 is f32[2, 8], entry 0 has f32[4, 8]\n"));
