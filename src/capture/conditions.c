@@ -6,6 +6,7 @@
  *         ->  input_changed, "float32 matmul precision is not medium, for entry 0 it was medium" */
 #include "capture/functional.h"
 
+#include "eager/tape.h"
 #include "fx/fx.h"
 #include "nn/module.h"
 
@@ -135,17 +136,30 @@ Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t byte
 
 /* ---- answers: how tensors lie ---------------------------------------------------------------- */
 
+/* An input, what the function would find, or the gradient that a leaf of both has; NULL: none. */
+static const Tensor *find_now(const Entry *entry, Tensor *const *input, int v) {
+    const TraceLeaf *leaf = entry->trace->leaf;
+    for (int i = 0; i < length(leaf); i++) {
+        if (leaf[i].before != v) continue;
+        Tensor **gradient = tape_gradient(entry_real(entry, input, leaf[i].value));
+        return gradient ? *gradient : NULL;
+    }
+    return entry_real(entry, input, v);
+}
+
 /* Guards take other strides of one element, and tensors that overlap: the function may not. */
-static int64_t answer_now(const Entry *entry, Tensor *const *input, const TraceAnswer *told) {
-    const Tensor *x = entry_real(entry, input, told->value);
-    if (told->other == NO_VALUE) return x->stride[told->dim];
-    return x->storage == entry_real(entry, input, told->other)->storage;
+static bool is_answer_now(const Entry *entry, Tensor *const *input, const TraceAnswer *told) {
+    const Tensor *x = find_now(entry, input, told->value), *y = x;
+    if (told->other != NO_VALUE) y = find_now(entry, input, told->other);
+    if (!x || !y) return false;
+    int64_t now = told->other == NO_VALUE ? x->stride[told->dim] : x->storage == y->storage;
+    return now == told->answer;
 }
 
 static const TraceAnswer *find_other_answer(const Entry *entry, Tensor *const *input) {
     for (int i = 0; i < length(entry->trace->answer); i++) {
         const TraceAnswer *told = &entry->trace->answer[i];
-        if (answer_now(entry, input, told) != told->answer) return told;
+        if (!is_answer_now(entry, input, told)) return told;
     }
     return NULL;
 }

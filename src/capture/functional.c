@@ -411,12 +411,14 @@ void functional_assign(Recording *recording, int target, const TraceOperand *ope
         at = view->parent;
         check(value, "a write to a recorded view was refused");
     }
-    bool leaf = recording->trace->value[at].tracked;
+    const TraceValue *written = &recording->trace->value[at];
+    bool followed = written->tracked || written->foreign; /* and goes on being so */
     /* Where nothing is followed: no gradient comes through what is written. */
-    if (leaf) value = set_apart(recording, value, false);
-    if (leaf || functional_follows(recording, value))
+    if (followed) value = set_apart(recording, value, false);
+    if (followed || functional_follows(recording, value))
         value = call1(recording->graph, OP_detach, value);
     recording->value[at].node = value;
     recording->value[at].version++;
-    if (leaf) add_leaf(recording, at);
+    if (written->tracked) add_leaf(recording, at);
+    if (written->foreign) follow_from(recording, value);
 }

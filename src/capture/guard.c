@@ -91,11 +91,17 @@ void entry_note_handles(Entry *entry, Tensor *const *input) {
 /* fullgraph: without the function, which may compare its handles. An input whose handle is now that
  * of another one, or not any more; NO_VALUE: none. */
 static int find_other_handle(const Entry *entry, Tensor *const *input) {
-    int inputs = entry->handle ? entry->input_count : 0;
-    bool apart = tensors_apart(input, inputs, inputs);
-    for (int i = 0; i < inputs; i++)
-        if (entry->handle[i] != (apart ? i : first_handle(input, i))) return i;
-    return NO_VALUE;
+    int inputs = entry->handle ? entry->input_count : 0, known = 0;
+    Tensor *first[CB_MAX_ARGS];
+    for (int i = 0; i < inputs; i++) {
+        int k = entry->handle[i];
+        if (input[i] != input[k]) return i;
+        if (k == i) first[known++] = input[i];
+    }
+    if (inputs < 2 || tensors_differ(first, known)) return NO_VALUE;
+    int joined = 0; /* there is one */
+    while (entry->handle[joined] == first_handle(input, joined)) joined++;
+    return joined;
 }
 
 /* An input that was the same tensor as another one and is not any more; NO_VALUE: none. */

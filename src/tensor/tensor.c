@@ -107,22 +107,29 @@ bool same_tensor(const Tensor *x, const Tensor *y) {
     return true;
 }
 
-bool tensors_apart(Tensor *const *x, int count, int some) {
-    enum { FEW_PAIRS = 64 };
-    const Storage *seen[2 * MOST_APART];
+/* By a table of them, or of their storages; at most MOST_APART. */
+static bool all_differ(Tensor *const *x, int count, bool storages) {
+    const void *seen[2 * MOST_APART];
     unsigned bits = 6;
-    if (count > MOST_APART || count * some <= FEW_PAIRS) return false;
     while (1 << bits < 2 * count) bits++;
     memset(seen, 0, sizeof *seen << bits);
     for (int i = 0; i < count; i++) {
-        const Storage *storage = x[i]->storage;
-        uint64_t at = (uintptr_t)storage * UINT64_C(0x9E3779B97F4A7C15) >> (64 - bits);
+        const void *key = storages ? (const void *)x[i]->storage : x[i];
+        uint64_t at = (uintptr_t)key * UINT64_C(0x9E3779B97F4A7C15) >> (64 - bits);
         for (; seen[at]; at = (at + 1) & ((UINT64_C(1) << bits) - 1))
-            if (seen[at] == storage) return false;
-        seen[at] = storage;
+            if (seen[at] == key) return false;
+        seen[at] = key;
     }
     return true;
 }
+
+bool tensors_apart(Tensor *const *x, int count, int some) {
+    enum { FEW_PAIRS = 64 };
+    if (count > MOST_APART || count * some <= FEW_PAIRS) return false;
+    return all_differ(x, count, true);
+}
+
+bool tensors_differ(Tensor *const *x, int count) { return all_differ(x, count, false); }
 
 void *tensor_data(const Tensor *x) {
     if (!x->storage) return NULL;

@@ -151,6 +151,7 @@ bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides, pl
  * all. False, too, when that is cheap, or when they are more than MOST_APART. */
 enum { MOST_APART = 2 * CB_MAX_ARGS };
 bool tensors_apart(Tensor *const *x, int count, int some);
+bool tensors_differ(Tensor *const *x, int count); /* no two are one handle; at most MOST_APART */
 void *tensor_data(const Tensor *x); /* no value request: NULL for a traced tensor. On its
                                           * device, which may be none of the host's */
 size_t tensor_span_bytes(const Tensor *x);

@@ -59,6 +59,28 @@ static cb_tensor *multiplies_behind(cb_tensor *y, cb_tensor *x) {
     return cb_add(cb_mul(y, x), cb_mul(cb_detach(y), between_no_grad(y, x)));
 }
 
+/* The write changes the elements, and not the history. */
+static cb_tensor *multiplies_behind_a_write(cb_tensor *y, cb_tensor *x) {
+    cb_no_grad_open();
+    cb_mul_(y, x);
+    cb_fill_(cb_select(y, 0, 1), 3.0);
+    cb_no_grad_close();
+    return cb_mul(y, x);
+}
+
+static cb_tensor *views_behind_a_write(cb_tensor *y, cb_tensor *x) {
+    cb_mul_(cb_detach(y), x);
+    return cb_reshape(y, cb_dims(2, 1));
+}
+
+static cb_tensor *goes_back_behind_a_write(cb_tensor *y, cb_tensor *x) {
+    cb_no_grad_open();
+    cb_assign(y, cb_mul(y, x));
+    cb_no_grad_close();
+    if (cb_requires_grad(y)) cb_backward(cb_sum(cb_mul(y, 2.0)), NULL);
+    return cb_add(x, 1.0);
+}
+
 static cb_tensor *views(cb_tensor *y, cb_tensor *x) {
     return cb_requires_grad(x) ? NULL : cb_reshape(y, cb_dims(2, 1));
 }
@@ -97,6 +119,9 @@ static const ForeignProgram programs[] = {
     {writes_its_elements, false},
     {multiplies, true},
     {multiplies_behind, true},
+    {multiplies_behind_a_write, true},
+    {views_behind_a_write, true},
+    {goes_back_behind_a_write, true},
     {views, true},
     {goes_back, true},
     {trains, true},

@@ -249,6 +249,35 @@ static cb_tensor *asks_strides(cb_tensor *x, cb_tensor *y) {
     return cb_add(y, (double)cb_stride(x, 0));
 }
 
+static cb_tensor *asks_of_a_gradient(cb_tensor *x) {
+    cb_tensor *g = cb_tensor_grad(w[0]);
+    return cb_add(x, g ? (double)cb_stride(g, 0) + 100 * cb_shares_storage(x, g) : -1.0);
+}
+
+/* It is the leaf's, whatever it is at a call. */
+static void how_gradients_lie_is_a_guard(void **state) {
+    (void)state;
+    cb_scope_open();
+    w[0] = cb_requires_grad_(cb_full(cb_dims(2, 3), 3.0), true);
+    cb_tensor *x = cb_full(cb_dims(2, 3), 2.0);
+    cb_function *fast = cb_compile(asks_of_a_gradient, FULL);
+    cb_no_grad_open();
+    for (int call = 0; call < 8; call++) {
+        if (call % 4 == 1) {
+            cb_no_grad_close();
+            cb_backward(cb_sum(w[0]), NULL);
+            cb_no_grad_open();
+        }
+        cb_tensor *in = call % 4 == 3 ? cb_tensor_grad(w[0]) : x;
+        expect_call(fast, asks_of_a_gradient, in, call < 1 ? 1 : call < 3 ? 2 : 3);
+        if (call % 4 == 3) cb_zero_grad(w[0]);
+    }
+    cb_no_grad_close();
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 typedef struct Lying {
     const char *told;
     cb_function_2 *function;
@@ -634,6 +663,7 @@ int main(void) {
         cmocka_unit_test(gradients_that_are_returned),
         cmocka_unit_test(what_is_found_and_returned),
         cmocka_unit_test(how_tensors_lie_is_a_guard),
+        cmocka_unit_test(how_gradients_lie_is_a_guard),
         cmocka_unit_test(leaves_that_end_inside),
         cmocka_unit_test(what_ends_none_is_a_guard),
         cmocka_unit_test(results_are_no_leaves),
