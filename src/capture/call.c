@@ -220,7 +220,7 @@ static void launch_or_run(Call *call, cb_status before) {
 
 bool call_needs_tape(Call *call, const char *why) {
     Function *function = call->function;
-    if (!function->options.fullgraph) atomic_store(&function->keeps_history, true);
+    if (!function->options.fullgraph) function_keep_history(function, why);
     return call_break(call, REASON_gradients, why);
 }
 

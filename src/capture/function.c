@@ -78,8 +78,8 @@ static bool begins_call(const Entry *entry, Ambient now, Tensor *const *input, i
            (!entry->function->options.fullgraph || holds_without_function(entry, input));
 }
 
-/* The first of the list, or the one that was found behind many others before: where sizes vary,
- * those of one call are mostly those of the last. */
+/* The first of the list, or the last one that was found behind many others: where sizes vary, a call
+ * mostly has those of one shortly before. */
 static Entry *find_entry(Function *function, Ambient now, Tensor *const *input, int input_count) {
     Entry *recent = atomic_load_explicit(&function->recent, memory_order_acquire);
     if (recent && begins_call(recent, now, input, input_count)) return entry_widest(recent);
@@ -153,6 +153,8 @@ static __attribute__((noinline, cold)) void forget(Function *function, uint64_t 
         function_retire_all(function);
         atomic_store(&function->entry_count, 0);
         atomic_store(&function->eager, REASON_NONE);
+        atomic_store(&function->keeps_history, false);
+        atomic_store(&function->follows_inputs, false);
         atomic_store(&function->reset, reset);
     }
     lock_give(function_lock(function));
@@ -209,17 +211,17 @@ static bool needs_tape(const Function *function, Tensor *const *input, int input
             find_history(input, input_count) != NO_VALUE);
 }
 
-/* Why a call before needed the tape. */
+void function_keep_history(Function *function, const char *why) {
+    lock_take(function_lock(function));
+    snprintf(function->kept_history, sizeof function->kept_history, "%s", why);
+    lock_give(function_lock(function));
+    atomic_store(&function->keeps_history, true);
+}
+
 static void say_before(Function *function, char *out, size_t bytes) {
-    Note note[MAX_NOTES];
-    int count = function_notes(function, note);
-    snprintf(out, bytes, "a call before left a history that nothing went back over");
-    for (int i = 0; i < count; i++)
-        if (note[i].reason == REASON_gradients && *note[i].detail) {
-            bool again = !strncmp(note[i].detail, "as in a call before", 19);
-            snprintf(out, bytes, "%s%s", again ? "" : "as in a call before: ", note[i].detail);
-            return;
-        }
+    lock_take(function_lock(function));
+    snprintf(out, bytes, "as in a call before: %s", function->kept_history);
+    lock_give(function_lock(function));
 }
 
 /* While gradients are recorded, op by op. */

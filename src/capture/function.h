@@ -275,12 +275,13 @@ struct cb_function {
     uint32_t making;             /* the process that compiles an entry for it; 0: none does */
     _Atomic(const void *) maker; /* and its thread: thread_state */
     _Atomic(Entry *) first;
-    _Atomic(Entry *) recent; /* NULL, or one behind many others that the last call began with */
+    _Atomic(Entry *) recent; /* NULL, or the last that a call found behind many others */
     _Atomic int entry_count;
     _Atomic uint64_t reset;     /* the last cb_reset that it knows of */
     Inside inside;              /* who may stand on an entry (retire.c) */
     _Atomic(Entry *) left;      /* entries that have left the list, and are not freed yet */
-    _Atomic bool keeps_history; /* a call of it ended with something to go back from */
+    _Atomic bool keeps_history; /* a call of it ended with something to go back from: */
+    char kept_history[240];     /* of which the last one said this, under the lock */
     _Atomic bool follows_inputs; /* an op of one goes on from the history of an input */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
@@ -301,6 +302,8 @@ static inline int function_lock(const Function *function) {
     return LOCK_function + (int)(((uintptr_t)function >> 6) % LOCKS_function);
 }
 
+/* A call ended with something to go back from, as why says: those after it begin with the tape. */
+void function_keep_history(Function *function, const char *why);
 /* Remembers a reason once per site; the text of what happened is for explain. */
 void function_note(Function *function, Reason reason, Site site, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -249,7 +249,10 @@ static cb_tensor *asks_strides(cb_tensor *x, cb_tensor *y) {
     return cb_add(y, (double)cb_stride(x, 0));
 }
 
+static int runs;
+
 static cb_tensor *asks_of_a_gradient(cb_tensor *x) {
+    runs++;
     cb_tensor *g = cb_tensor_grad(w[0]);
     return cb_add(x, g ? (double)cb_stride(g, 0) + 100 * cb_shares_storage(x, g) : -1.0);
 }
@@ -261,6 +264,7 @@ static void how_gradients_lie_is_a_guard(void **state) {
     w[0] = cb_requires_grad_(cb_full(cb_dims(2, 3), 3.0), true);
     cb_tensor *x = cb_full(cb_dims(2, 3), 2.0);
     cb_function *fast = cb_compile(asks_of_a_gradient, FULL);
+    runs = 0;
     cb_no_grad_open();
     for (int call = 0; call < 8; call++) {
         if (call % 4 == 1) {
@@ -273,6 +277,7 @@ static void how_gradients_lie_is_a_guard(void **state) {
         if (call % 4 == 3) cb_zero_grad(w[0]);
     }
     cb_no_grad_close();
+    assert_int_equal(runs, 8 + 3); /* eagerly, and once for each graph */
     cb_function_free(fast);
     cb_scope_close();
     assert_null(cb_error());
@@ -310,6 +315,14 @@ static void how_tensors_lie_is_a_guard(void **state) {
         expect_told(fast, cases[c].told);
         cb_function_free(fast);
     }
+    cb_function *fast = cb_compile(compares_handles, FULL);
+    for (int call = 0; call < 4; call++) {
+        cb_tensor *other = call % 2 ? cb_detach(x[2]) : x[2]; /* one tensor by two handles */
+        double sum = call % 2 ? 6 : 30;
+        assert_float_equal(first_of(cb_call(fast, x[2], other)), sum, 1e-6);
+    }
+    expect_told(fast, "input 1 is the handle of input 0 no more: not in entry 0");
+    cb_function_free(fast);
     cb_scope_close();
     assert_null(cb_error());
 }

@@ -580,6 +580,38 @@ static void left_histories_are_named(void **state) {
     expect_told(fast, "as in a call before: the result of exp at test_grad_events.c:");
 }
 
+static cb_tensor *takes_w_times(cb_tensor *x) { return cb_mul(x, w); }
+
+/* Why calls begin with the tape is what began it, and is forgotten with what was compiled. */
+static void resets_forget_histories(void **state) {
+    (void)state;
+    w = cb_requires_grad_(cb_ones(cb_dims(3), CB_F64), true);
+    cb_tensor *plain = cb_full(cb_dims(3), 2, CB_F64), *foreign = cb_mul(w, 3.0);
+    cb_function *fast = cb_compile(takes_w_times, "backend=vm");
+    for (int round = 0; round < 2; round++) {
+        for (int call = 0; call < 2; call++) assert_non_null(cb_call(fast, foreign));
+        assert_non_null(cb_call(fast, plain));
+        for (int call = 0; call < 2; call++) assert_non_null(cb_call(fast, plain));
+        assert_int_equal(cb_stats(fast).eager_calls, round * 5 + 5);
+        char *text = cb_explain(fast);
+        assert_non_null(
+            strstr(text, "(as in a call before: result 0, of mul at test_grad_events.c:"));
+        cb_free_text(text);
+        assert_int_equal(cb_reset(), CB_OK);
+        cb_no_grad_open();
+        for (int call = 0; call < 2; call++) assert_non_null(cb_call(fast, plain));
+        cb_no_grad_close();
+        assert_int_equal(cb_stats(fast).eager_calls, round * 5 + 5);
+    }
+    cb_requires_grad_(w, false);
+    cb_tensor *leaf = cb_requires_grad_(cb_full(cb_dims(3), 2, CB_F64), true);
+    assert_int_equal(cb_reset(), CB_OK);
+    for (int call = 0; call < 3; call++) assert_non_null(cb_call(fast, plain));
+    assert_true(cb_requires_grad(leaf)); /* something has a tape meanwhile */
+    assert_int_equal(cb_stats(fast).eager_calls, 10);
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(gradients_keep_their_graph),   TEST(gradients_keep_their_graph_behind_writes),
@@ -589,6 +621,7 @@ int main(void) {
         TEST(writes_behind_events),         TEST(histories_outlive_breaks),
         TEST(values_that_no_op_uses),       TEST(refusals_are_the_users),
         TEST(results_of_ops_outside),       TEST(left_histories_are_named),
+        TEST(resets_forget_histories),
     };
     return cmocka_run_group_tests_name("grad_events", tests, NULL, NULL);
 }
