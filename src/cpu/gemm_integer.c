@@ -6,7 +6,8 @@
  *     dots    k as lanes, for few rows or columns, which would not pay for turning B or fill
  *             lanes:                           sum[j] += a[.] * b[.][j]
  *
- * A few columns of a B beside an A that lies turned change places with it (out' = B' A').
+ * A few columns of a B beside an A that lies turned change places with it (out' = B' A'). Where B is
+ * a few elements, as in batches of tiny matrices, there is neither scratch nor piece: a plain loop.
  * Sums wrap to the dtype; bool is "any of both". */
 #include "base/cpu.h"
 #include "base/parallel.h"
@@ -22,12 +23,19 @@ enum {
     SUM_BYTES = 256 * 1024, /* of a task's sums: rows share what was gathered of B */
     LEAST_ROWS = 8,         /* so many rows a task has to share it, when threads want tasks */
     FEW = 8,                /* rows or columns that are few */
+    FEW_ROWS = 32,          /* rows that do not pay for turning B, where A need not be */
+    TINY = 64,              /* elements of B that are */
     LEAST_K = 16,           /* of dots */
     TOGETHER = 16,          /* rows of A that are gathered together */
     SQUARE = 16             /* columns of B whose lines of the cache are read together to turn it */
 };
 
 /* ---- to what is summed, and back ---- */
+
+typedef struct Factor { /* in elements, along rows or columns of the result and along k */
+    const char *data;
+    int64_t step, k_step;
+} Factor;
 
 typedef struct IntegerMoves { /* of elements of one size */
     int64_t wide;             /* bytes of a summed element */
@@ -36,6 +44,9 @@ typedef struct IntegerMoves { /* of elements of one size */
                    int64_t rows, int64_t columns);
     /* out[j * step] = sum[j], cut to the element */
     void (*scatter)(void *out, int64_t step, const void *sum, int64_t columns);
+    /* out[i * row_step + j * step] = the sum of a[i][.] * b[.][j] */
+    void (*multiply)(void *out, int64_t row_step, int64_t step, const Factor *a, const Factor *b,
+                     int64_t rows, int64_t columns, int64_t depth);
 } IntegerMoves;
 
 #define MOVES(type, wide)                                                                          \
@@ -58,6 +69,19 @@ typedef struct IntegerMoves { /* of elements of one size */
             _Pragma("omp simd") for (int64_t j = 0; j < columns; j++) out[j] = (type##_t)sum[j];   \
         else                                                                                       \
             for (int64_t j = 0; j < columns; j++) out[j * step] = (type##_t)sum[j];                \
+    }                                                                                              \
+    static void multiply_##type(void *to, int64_t row_step, int64_t step, const Factor *a,         \
+                                const Factor *b, int64_t rows, int64_t columns, int64_t depth) {   \
+        type##_t *restrict out = to;                                                               \
+        for (int64_t i = 0; i < rows; i++)                                                         \
+            for (int64_t j = 0; j < columns; j++) {                                                \
+                const type##_t *x = (const type##_t *)a->data + i * a->step;                       \
+                const type##_t *y = (const type##_t *)b->data + j * b->step;                       \
+                wide##_t sum = 0;                                                                  \
+                for (int64_t k = 0; k < depth; k++)                                                \
+                    sum += (wide##_t)((wide##_t)x[k * a->k_step] * (wide##_t)y[k * b->k_step]);    \
+                out[i * row_step + j * step] = (type##_t)sum;                                      \
+            }                                                                                      \
     }
 MOVES(uint8, uint16)
 MOVES(uint16, uint16)
@@ -65,22 +89,17 @@ MOVES(uint32, uint32)
 MOVES(uint64, uint64)
 
 #define MOVES_OF(type, wide)                                                                       \
-    { sizeof(wide##_t), gather_##type, scatter_##type }
+    { sizeof(wide##_t), gather_##type, scatter_##type, multiply_##type }
 static const IntegerMoves moves_of_size[] = {MOVES_OF(uint8, uint16), MOVES_OF(uint16, uint16),
                                              MOVES_OF(uint32, uint32), MOVES_OF(uint64, uint64)};
 
 /* ---- the job ---- */
 
-typedef struct Factor { /* in elements, along rows or columns of the result and along k */
-    const char *data;
-    int64_t step, k_step;
-} Factor;
-
 typedef struct IntegerJob {
     const Gemm *gemm;
     const IntegerMoves *moves;
     const IntegerKernel *kernel;
-    bool swapped, dots;
+    bool swapped, dots, tiny;
     int64_t rows, columns;
     Factor a, b; /* of the first batch item */
     int64_t row_block, column_block, k_block, row_blocks, column_blocks;
@@ -107,7 +126,10 @@ static IntegerJob describe(const Gemm *gemm) {
     }
     bool turned = job.b.k_step == 1 && job.b.step != 1;
     bool narrow = job.columns < FEW && job.a.k_step == 1;
-    job.dots = s->k >= LEAST_K && ((turned && job.rows < FEW) || narrow);
+    int64_t few_rows = job.a.k_step == 1 ? FEW_ROWS : FEW, lanes = LINE_BYTES / job.moves->wide;
+    bool flat = turned && (job.rows < few_rows || (job.a.k_step == 1 && job.columns < lanes / 8));
+    job.dots = s->k >= LEAST_K && (flat || narrow);
+    job.tiny = job.columns * s->k <= TINY && s->dtype != CB_BOOL;
     return job;
 }
 
@@ -176,16 +198,33 @@ static void add_piece(const IntegerJob *job, const IntegerPart *part, int64_t k,
     if (job->gemm->task.dtype == CB_BOOL) keep_any((void *)part->sum, part->rows * part->columns);
 }
 
-static void finish(const IntegerJob *job, const IntegerPart *part, int64_t batch) {
+static void write_sums(const IntegerJob *job, const IntegerPart *part, char *out, int64_t row_step,
+                       int64_t column_step) {
+    int64_t wide = job->moves->wide, size = job->gemm->input_bytes, k = job->gemm->task.k;
+    memset(part->sum, 0, (size_t)(part->rows * part->columns * wide));
+    for (int64_t low = 0; low < k; low += job->k_block)
+        add_piece(job, part, low, least(job->k_block, k - low));
+    for (int64_t r = 0; r < part->rows; r++)
+        job->moves->scatter(out + r * row_step * size, column_step,
+                            part->sum + r * part->columns * wide, part->columns);
+}
+
+static void multiply_tiny(const IntegerJob *job, const IntegerPart *part, char *out,
+                          int64_t row_step, int64_t column_step) {
+    int64_t size = job->gemm->input_bytes;
+    Factor a = part->a, b = part->b;
+    a.data += part->row * a.step * size, b.data += part->column * b.step * size;
+    job->moves->multiply(out, row_step, column_step, &a, &b, part->rows, part->columns,
+                         job->gemm->task.k);
+}
+
+static void write_part(const IntegerJob *job, const IntegerPart *part, int64_t batch) {
     const Gemm *gemm = job->gemm;
-    int64_t n = gemm->task.n, wide = job->moves->wide;
+    int64_t n = gemm->task.n, first = batch * gemm->task.m;
     int64_t row_step = job->swapped ? 1 : n, column_step = job->swapped ? n : 1;
-    for (int64_t r = 0; r < part->rows; r++) {
-        int64_t at = (part->row + r) * row_step + part->column * column_step;
-        job->moves->scatter(gemm->out + (batch * gemm->task.m * n + at) * gemm->input_bytes,
-                            column_step, part->sum + r * part->columns * wide, part->columns);
-    }
-    int64_t first = batch * gemm->task.m;
+    int64_t at = first * n + part->row * row_step + part->column * column_step;
+    (job->tiny ? multiply_tiny : write_sums)(job, part, gemm->out + at * gemm->input_bytes,
+                                             row_step, column_step);
     if (job->swapped)
         gemm_epilogue(gemm, first + part->column, part->columns, 0, n);
     else
@@ -204,10 +243,7 @@ static void run_part(const IntegerJob *job, IntegerPart *part, int64_t task) {
     part->column = task % job->column_blocks * job->column_block;
     part->rows = least(job->row_block, job->rows - part->row);
     part->columns = least(job->column_block, job->columns - part->column);
-    memset(part->sum, 0, (size_t)(part->rows * part->columns * job->moves->wide));
-    for (int64_t k = 0; k < gemm->task.k; k += job->k_block)
-        add_piece(job, part, k, least(job->k_block, gemm->task.k - k));
-    finish(job, part, batch);
+    write_part(job, part, batch);
 }
 
 static void run_parts(void *user, int64_t low, int64_t high) {

@@ -342,18 +342,18 @@ static void integers_wrap_to_their_bits(void **state) {
     cb_set_threads(0);
 }
 
-/* Of sums of bools that 16 bits do not hold: 65536 pairs of true are true. */
+/* Of sums of bools that 16 bits do not hold: 65536 pairs of true are true, which is 1, as few are. */
 static void any_of_many_bools(void **state) {
     (void)state;
     enum { K = 65536, COLUMNS = 9 };
     bool *a = malloc(K + 3), *b = malloc(K * COLUMNS + 5), out[COLUMNS];
     memset(a, 1, K + 3), memset(b, 1, K * COLUMNS + 5);
-    for (int turned = 0; turned < 2; turned++) {
-        Case c = {CB_BOOL, 1, 1, COLUMNS, K, false, turned, 1, false, false};
+    for (int i = 0; i < 4; i++) {
+        Case c = {CB_BOOL, 1, 1, COLUMNS, i < 2 ? K : 5, false, i % 2, 1, false, false};
         MatmulTask task = task_of(&c);
         memset(out, 0, sizeof out);
         assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = out}));
-        for (int j = 0; j < COLUMNS; j++) assert_true(out[j]);
+        assert_memory_equal(out, a, COLUMNS);
     }
     free(a), free(b);
 }
