@@ -155,6 +155,10 @@ static void lanes_of_item(CKernel *c) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
     bool nested = c->shape == SHAPE_NESTED;
+    if (c->step_count) {
+        c_lanes_in_steps(c);
+        return;
+    }
     if (nested) c_open_reading_lanes(c, "");
     for (int pass = 0; pass < e->info.pass_count; pass++) c_sweep(c, pass);
     c_finish(c);
@@ -275,6 +279,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     Emit *e = &c->e;
     usage->strips |= c->strip > 0;
     c_choose_pieces(c);
+    c_choose_steps(c);
     put(out, "\n");
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
     emit_open(e, "void %s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",

@@ -1,6 +1,6 @@
 /* Shared by the files of the C target: prepare.c (how a kernel is written), c.c (frames: items,
  * passes, splits), pieces.c, sweep.c (one sweep over the inner axes), flat.c (the same over whole
- * rows as one run), accumulate.c, outs.c (what goes through arrays), lanes.c (where things are in
+ * rows as one run), steps.c (long chains), accumulate.c, outs.c (what goes through arrays), lanes.c (where things are in
  * the loops), prelude.c (the rest of a file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
@@ -19,6 +19,12 @@ typedef enum Shape { SHAPE_SERIAL, SHAPE_ROW, SHAPE_NESTED, SHAPE_ARRAY } Shape;
 typedef struct RowRange {
     int64_t low, high;
 } RowRange;
+
+/* Of a kernel in steps: the one that computes a value, the last one that reads it from which array
+ * (0: none does). */
+typedef struct StepValue {
+    int step, last, array;
+} StepValue;
 
 typedef struct CKernel CKernel;
 struct CKernel {
@@ -53,6 +59,9 @@ struct CKernel {
     CKernel **row_piece;   /* vec, of a ROW kernel: by range of its rows (pieces.c); or NULL */
     const RowRange *range; /* of such a piece; else NULL */
     uint32_t *accumulator; /* of such a piece: by reduction, the whole row's */
+    int step_count;        /* NESTED: lane loops of a block, one after the other; 0: there is one */
+    StepValue *step_value; /* by expression */
+    cb_dtype *step_array;  /* vec: what the arrays between them hold */
 };
 
 /* ---- the target (prelude.c), and its texts (lanes.c) ---- */
@@ -97,6 +106,7 @@ void c_end_accumulators(CKernel *c, int pass);
 /* ---- frames (c.c), pieces (pieces.c) ---- */
 /* range: of a piece of a row, or NULL. */
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *out);
+int c_own_cost(const Expr *x); /* in additions */
 int64_t c_room_of_rows(const CKernel *c); /* inner points that its arrays have room for */
 void c_item(CKernel *c);                  /* one item, or block of lanes */
 void c_choose_pieces(CKernel *c);
@@ -119,6 +129,10 @@ void c_narrow_outs(CKernel *c, int pass, const char *start, const char *count);
 void c_flush_strip(CKernel *c, int pass);
 void c_flush_outs(CKernel *c, int pass); /* after the lanes */
 
+/* ---- chains in steps (steps.c) ---- */
+void c_choose_steps(CKernel *c); /* of a kernel without pieces */
+void c_lanes_in_steps(CKernel *c);
+
 /* ---- flat sweeps (flat.c) ---- */
 /* by_point: all points of a row at once would cost too much. */
 void c_choose_columns(CKernel *c, bool by_point);
@@ -138,6 +152,7 @@ void c_sweep(CKernel *c, int pass);
 void c_finish(CKernel *c);
 /* Declares what does not vary with the lane, before the lane loop of a NESTED kernel opens. */
 void c_before_lanes(CKernel *c);
+void c_store(CKernel *c, int store);
 void c_open_lanes(CKernel *c, const char *clauses); /* for (int l = 0; l < n; l++) */
 /* The same of a body that loads: f16 side by side come through arrays before. Not around
  * accumulators alone, where addresses of the inner loops are known no more. */

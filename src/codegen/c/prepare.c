@@ -24,7 +24,7 @@ enum {
     PART_LANES = 9          /* of a piece of a row whose length varies: its own does, too */
 };
 
-static int own_cost(const Expr *x) {
+int c_own_cost(const Expr *x) {
     if (x->op == EX_load) return 1;
     return x->op < OP_COUNT && x->op != OP_constant ? op_info(x->op)->cost : 0;
 }
@@ -46,7 +46,7 @@ static bool is_term(const CKernel *c, int id) {
 static int64_t whole_cost(const CKernel *c) {
     int64_t cost = 0;
     for (int id = 0; id < length(c->e.kernel->expr); id++)
-        if (is_term(c, id)) cost += own_cost(c->e.kernel->expr[id]);
+        if (is_term(c, id)) cost += c_own_cost(c->e.kernel->expr[id]);
     return cost;
 }
 
@@ -247,7 +247,7 @@ static void keep_columns(CKernel *c) {
     for (int id = 0; id < e->count; id++) {
         const Expr *x = e->kernel->expr[id];
         Local *local = &e->local[id];
-        cost[id] = own_cost(x);
+        cost[id] = c_own_cost(x);
         for (int i = 0; i < x->input_count; i++) {
             const Local *input = &e->local[x->input[i]->id];
             if (input->inner && !input->cached && cost[id] < KEEP_COST)

@@ -25,7 +25,7 @@ enum {
 
 /* ---- body -------------------------------------------------------------------------------- */
 
-static void store(CKernel *c, int s) {
+void c_store(CKernel *c, int s) {
     Emit *e = &c->e;
     const Store *store = &e->kernel->store[s];
     Phrase element = c_element(e, store->buffer, &e->store[s], store->index, store->guard != NULL);
@@ -38,7 +38,7 @@ static void body(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++)
         if (c_reduces_in(c, r, pass)) c_accumulate(c, c->e.info.reduce[r], pass);
     for (int s = 0; s < c->store_count; s++)
-        if (c_stores_in(c, s, pass)) store(c, s);
+        if (c_stores_in(c, s, pass)) c_store(c, s);
 }
 
 void c_open_lanes(CKernel *c, const char *reductions) {
@@ -504,7 +504,7 @@ void c_finish(CKernel *c) {
     Mark mark = emit_mark(e);
     emit_declare(e, e->row_level);
     for (int s = 0; s < c->store_count; s++)
-        if (c_stores_in(c, s, pass)) store(c, s);
+        if (c_stores_in(c, s, pass)) c_store(c, s);
     if (c->shape != SHAPE_ARRAY) return;
     emit_close(e);
     emit_forget(e, mark);
