@@ -78,8 +78,8 @@ static bool begins_call(const Entry *entry, Ambient now, Tensor *const *input, i
            (!entry->function->options.fullgraph || holds_without_function(entry, input));
 }
 
-/* The first of the list, or the last one that was found behind many others: where sizes vary, a call
- * mostly has those of one shortly before. */
+/* The first of the list, or the last one that was found behind many others: where sizes vary, a
+ * call mostly has those of one shortly before. */
 static Entry *find_entry(Function *function, Ambient now, Tensor *const *input, int input_count) {
     Entry *recent = atomic_load_explicit(&function->recent, memory_order_acquire);
     if (recent && begins_call(recent, now, input, input_count)) return entry_widest(recent);

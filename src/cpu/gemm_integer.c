@@ -6,9 +6,9 @@
  *     dots    k as lanes, for few rows or columns, which would not pay for turning B or fill
  *             lanes:                           sum[j] += a[.] * b[.][j]
  *
- * A few columns of a B beside an A that lies turned change places with it (out' = B' A'). Where B is
- * a few elements, as in batches of tiny matrices, there is neither scratch nor piece: a plain loop.
- * Sums wrap to the dtype; bool is "any of both". */
+ * A few columns of a B beside an A that lies turned change places with it (out' = B' A'). Where B
+ * is a few elements, as in batches of tiny matrices, there is neither scratch nor piece: a plain
+ * loop. Sums wrap to the dtype; bool is "any of both". */
 #include "base/cpu.h"
 #include "base/parallel.h"
 #include "base/round.h"

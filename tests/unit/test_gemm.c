@@ -342,7 +342,8 @@ static void integers_wrap_to_their_bits(void **state) {
     cb_set_threads(0);
 }
 
-/* Of sums of bools that 16 bits do not hold: 65536 pairs of true are true, which is 1, as few are. */
+/* Of sums of bools that 16 bits do not hold: 65536 pairs of true are true, which is 1, as few
+ * are. */
 static void any_of_many_bools(void **state) {
     (void)state;
     enum { K = 65536, COLUMNS = 9 };

@@ -1,7 +1,7 @@
 /* Shared by the files of the C target: prepare.c (how a kernel is written), c.c (frames: items,
  * passes, splits), pieces.c, sweep.c (one sweep over the inner axes), flat.c (the same over whole
- * rows as one run), steps.c (long chains), accumulate.c, outs.c (what goes through arrays), lanes.c (where things are in
- * the loops), prelude.c (the rest of a file). */
+ * rows as one run), steps.c (long chains), accumulate.c, outs.c (what goes through arrays), lanes.c
+ * (where things are in the loops), prelude.c (the rest of a file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -20,8 +20,8 @@ typedef struct RowRange {
     int64_t low, high;
 } RowRange;
 
-/* Of a kernel in steps: the one that computes a value, the last one that reads it from which array
- * (0: none does). */
+/* Of a kernel in steps: the step that computes a value, and the last one that reads it from which
+ * array (last 0: none does). */
 typedef struct StepValue {
     int step, last, array;
 } StepValue;
