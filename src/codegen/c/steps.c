@@ -56,7 +56,8 @@ static bool is_sum(const Expr *x) { return x->op == OP_add || x->op == OP_sub; }
 
 static bool is_product(const Expr *x) {
     if (x->op >= OP_COUNT || x->op == OP_constant || is_costly(x)) return false;
-    return strchr(op_text_tokens(x->op, x->dtype), '*') != NULL;
+    const char *tokens = op_text_tokens(x->op, x->dtype); /* NULL: of lanes as they are */
+    return tokens && strchr(tokens, '*');
 }
 
 static void move_before(Spot *spot, int step, int64_t chain, bool first) {
