@@ -62,6 +62,7 @@ struct Emit {
     int origin_level; /* where the lane coordinate of the first lane is known */
     bool keeps_rows;  /* values of a row are kept for later sweeps where that pays */
     bool written_out; /* inner points are text: values that no lane changes are per_point */
+    bool one_by_one;  /* lanes are no vectors: f16 are converted one at a time */
     bool apart;       /* costly ops are calls (emit_calls_apart) */
 
     /* the region */

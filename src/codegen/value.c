@@ -136,7 +136,8 @@ static Phrase call(Emit *e, const char *function, Phrase argument) {
 static bool converts_one(Emit *e, cb_dtype stored) {
     enum { FEW_LANES = 8 };
     if (stored != CB_F16 || !e->target->helper[HELPER_half]) return false;
-    bool one = e->lane_axis == NO_LANE || axis_typical(e->kernel, e->lane_axis) < FEW_LANES;
+    bool few = e->lane_axis == NO_LANE || axis_typical(e->kernel, e->lane_axis) < FEW_LANES;
+    bool one = few || e->one_by_one;
     e->usage->helper[HELPER_half] |= one;
     return one;
 }

@@ -111,7 +111,7 @@ static void demand(Analysis *a, Expr *root, int pass, int64_t *room) {
 
 static void keep_rows(Analysis *a) {
     const Kernel *kernel = a->kernel;
-    bool may = kernel->form == FORM_ROW && kernel->split == 1;
+    bool may = kernel->form == FORM_ROW && kernel->split == 1 && !kernel_has_scan(kernel);
     int64_t room = may ? ROW_CACHE_BYTES : -1; /* not even for an empty row */
     for (int pass = 0; pass <= a->info->pass_count; pass++) {
         for (int r = 0; r < length(a->info->reduce); r++) {

@@ -57,11 +57,22 @@ static bool folds(const Kernel *kernel) {
     return false;
 }
 
+/* What is folded on the way (a scan) is stored at every point: stores count as loads do. */
+static void vote_of_stores(Kernel *kernel, int inner, int outer, int *along_inner,
+                           int *along_outer) {
+    for (int s = 0; s < length(kernel->store); s++) {
+        Expr *index = kernel->store[s].index;
+        if (!expr_uses_inner(kernel, index)) continue;
+        vote(kernel, index, inner, along_inner);
+        vote(kernel, index, outer, along_outer);
+    }
+}
+
 static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
     int inner = length(kernel->axis) > kernel->outer_count ? length(kernel->axis) - 1 : -1;
     int outer = kernel->outer_count - 1, along_inner = 0, along_outer = 0;
-    if (inner < 0 || kernel_has_scan(kernel)) return FORM_TILE;
-    if (has_short_rows(kernel, machine)) return FORM_TILE;
+    if (inner < 0) return FORM_TILE;
+    if (!kernel_has_scan(kernel) && has_short_rows(kernel, machine)) return FORM_TILE;
     if (!folds(kernel) && kernel_in_short_pieces(kernel, inner)) return FORM_TILE;
     for (int i = 0; i < length(kernel->expr); i++) {
         if (kernel->expr[i]->op != EX_load) continue;
@@ -70,6 +81,8 @@ static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
         vote(kernel, index, inner, &along_inner);
         vote(kernel, index, outer, &along_outer);
     }
+    if (kernel_has_scan(kernel))
+        vote_of_stores(kernel, inner, outer, &along_inner, &along_outer);
     bool lanes = kernel->outer_count > 0 && axis_typical(kernel, outer) >= machine->short_row;
     if (axis_typical(kernel, inner) < machine->short_row) along_outer++; /* a row of short pieces */
     return lanes && along_outer > along_inner ? FORM_TILE : FORM_ROW;

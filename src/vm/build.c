@@ -19,6 +19,7 @@
 enum {
     BLOCK_BYTES =
         24 * 1024, /* vectors of a block together: most of L1, which tensors pass through as well */
+    L1_BYTES = 32 * 1024,
     LEAST_LANES = 64,
     MOST_LANES = 1024,
     LONG_LANES = 64, /* of the last axis, from which blocks run along it alone */
@@ -174,12 +175,22 @@ static void assign_blocks(BlockPlaces *l) {
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
+/* Lanes across rows that lie one after the other come back for the next element of each: all of
+ * their lines are to be in L1 still. */
+static int64_t lanes_of_rows(const Kernel *kernel) {
+    int64_t row = 1;
+    for (int i = 0; i < length(kernel->buffer); i++)
+        row += kernel->inner_size * (int64_t)cb_dtype_size(kernel->buffer[i].dtype);
+    return L1_BYTES / row;
+}
+
 static void choose_capacity(const Builder *b, Program *p) {
     int64_t stream = b->row ? SUM_LANES : STREAM_LANES;
     int64_t lanes = b->lane_bytes ? BLOCK_BYTES / b->lane_bytes : stream;
     int64_t most = b->lane_bytes ? MOST_LANES : stream;
     int64_t extent = p->lane_count;
     if (lanes > most) lanes = most;
+    if (!b->row && b->kernel->form == FORM_ROW) lanes = least(lanes, lanes_of_rows(b->kernel));
     if (lanes < LEAST_LANES) lanes = LEAST_LANES;
     lanes = lanes / LEAST_LANES * LEAST_LANES;
     int64_t needed = round_up(extent > 0 ? extent : 1, LEAST_LANES);
@@ -347,12 +358,28 @@ static Program *pack(Builder *b, const BlockPlaces *l) {
 
 /* ---- entry ----------------------------------------------------------------------------------- */
 
+/* Whether lanes across the rows read what lies side by side, as of a transposed operand. */
+static bool reads_across(Kernel *kernel) {
+    for (int id = 0, count = length(kernel->expr); id < count; id++) {
+        const Expr *x = kernel->expr[id];
+        int64_t stride;
+        Expr *rest;
+        if (x->op == EX_load && kernel->outer_count > 0 &&
+            index_linear(kernel, x->input[0], kernel->outer_count - 1, &stride, &rest) &&
+            stride == 1)
+            return true;
+    }
+    return false;
+}
+
 /* The form is chosen for generated code. A block of few lanes costs the VM as much as one of many:
  * it walks scans of few, long rows along them, and short rows across them. */
-static bool runs_by_row(const Kernel *kernel) {
+static bool runs_by_row(Kernel *kernel) {
     int axes = length(kernel->axis), outer = kernel->outer_count;
     int64_t row = axes > outer ? kernel->axis[axes - 1].size : 1;
     bool many = kernel->outer_size >= LONG_LANES;
+    if (kernel->form == FORM_ROW && many && kernel_has_scan(kernel) && reads_across(kernel))
+        return false;
     if (kernel->form == FORM_ROW)
         return kernel->split > 1 || !many || kernel->inner_size >= SHORT_ROW;
     for (int s = 0; s < length(kernel->store); s++)

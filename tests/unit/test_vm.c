@@ -138,6 +138,16 @@ static void test_scans(void **state) {
           " t3 = f64 sub t1, t2 store b1[((a0*1500)+a1)] = t3 }",
           "kernel largest(outer a0:80, inner a1:12) tile split 1 { b0: in i8[960] b1: out i8[960]"
           " t0 = i8 load b0[((a1*80)+a0)] t1 = i8 scan amax t0 store b1[((a1*80)+a0)] = t1 }");
+    /* many rows that lie one after the other: long ones along them, short ones across a few */
+    CHECK("kernel many(outer a0:130, inner a1:1100) row split 1 { b0: in i64[143000]"
+          " b1: out i64[143000] t0 = i64 load b0[((a0*1100)+a1)] t1 = i64 scan sum t0"
+          " store b1[((a0*1100)+a1)] = t1 }",
+          "kernel many_short(outer a0:1300, inner a1:47) row split 1 { b0: in f32[61100]"
+          " b1: out f32[61100] t0 = f32 load b0[((a0*47)+a1)] t1 = f32 scan sum t0"
+          " store b1[((a0*47)+a1)] = t1 }",
+          "kernel turned(outer a0:70, inner a1:300) row split 1 { b0: in f64[21000]"
+          " b1: out f64[21000] t0 = f64 load b0[((a1*70)+a0)] t1 = f64 scan prod t0"
+          " store b1[((a0*300)+a1)] = t1 }");
 }
 
 static void test_splits(void **state) {

@@ -78,6 +78,9 @@ static void count_lanes(CKernel *c, bool chunked) {
     }
     if (c->edge && c->piece_axis == axis)
         emit_line(e, "int n;"); /* known within a piece */
+    else if (c_weaves(c))
+        emit_line(e, "const int n = run < %lld ? 1 : %lld;", (long long)c->lanes,
+                  (long long)c->lanes);
     else
         emit_line(e, "const int n = run < %lld ? (int)run : %lld;", (long long)c->lanes,
                   (long long)c->lanes);
@@ -175,23 +178,36 @@ static Phrase *copy_of_names(CKernel *c) {
     return names;
 }
 
+/* What one text declares is unknown to the other. */
+static void forget_text(CKernel *c, Phrase *names) {
+    c->point_name = names;
+    for (int id = 0; id < c->e.count; id++) c->e.local[id].started = c->e.local[id].kept = false;
+}
+
+static void item_of_lanes(CKernel *c, int64_t lanes) {
+    emit_line(&c->e, "enum { n = %lld };", (long long)lanes);
+    lanes_of_item(c);
+}
+
 /* Of walks over blocks nearly all have TURN_LANES columns: so many are text, which spares the
- * compiler's loop for others. */
+ * compiler's loop for others. Rows that are woven are as many as they can be, or one. */
 void c_item(CKernel *c) {
     Emit *e = &c->e;
+    bool twice = c->turns || c_weaves(c);
     if (c->shape == SHAPE_NESTED) c_before_lanes(c);
-    if (c->turns) {
-        Phrase *names = c->point_name; /* what one text declares is unknown to the other */
-        c->point_name = copy_of_names(c);
-        emit_open(e, "if (n == %d)", TURN_LANES);
-        emit_line(e, "enum { n = %d };", TURN_LANES);
-        lanes_of_item(c);
+    if (twice) {
+        Phrase *names = copy_of_names(c);
+        emit_open(e, "if (n == %lld)", (long long)c->lanes);
+        item_of_lanes(c, c->lanes);
         emit_close(e);
         emit_open(e, "else");
-        c->point_name = names;
+        forget_text(c, names);
     }
-    lanes_of_item(c);
-    if (c->turns) emit_close(e);
+    if (c_weaves(c))
+        item_of_lanes(c, 1);
+    else
+        lanes_of_item(c);
+    if (twice) emit_close(e);
 }
 
 /* ---- split kernels ----------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* Shared by the files of the C target: prepare.c (how a kernel is written), c.c (frames: items,
  * passes, splits), pieces.c, sweep.c (one sweep over the inner axes), flat.c (the same over whole
- * rows as one run), steps.c (long chains), accumulate.c, outs.c (what goes through arrays), lanes.c
- * (where things are in the loops), prelude.c (the rest of a file). */
+ * rows as one run), steps.c (long chains), accumulate.c, scan.c (scans along rows), outs.c (what
+ * goes through arrays), lanes.c (where things are in the loops), prelude.c (the rest of a file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -43,6 +43,7 @@ struct CKernel {
     bool in_tail;      /* the same, behind the last strip */
     bool scalar;       /* its lanes are no vectors */
     bool split;
+    int64_t weave;   /* of an ARRAY kernel: rows that lie apart and are walked side by side; or 0 */
     int64_t columns; /* of an ARRAY kernel with flat sweeps: elements of its rows; else 0 */
     bool flat;       /* in such a sweep: lane l is element l of all rows */
     Access *flat_load, *flat_store; /* along the run, by expression and by store */
@@ -115,6 +116,9 @@ void c_row_in_pieces(CKernel *c, int pass); /* what row_piece has */
 
 static inline const char *c_count(const CKernel *c) { return c->flat ? "m" : "n"; } /* of lanes */
 
+/* Whether its rows are so few that each has registers of its own. */
+static inline bool c_weaves(const CKernel *c) { return c->weave && c->scalar; }
+
 static inline bool c_stores_in(const CKernel *c, int store, int pass) {
     return c->e.info.store_pass[store] == pass;
 }
@@ -145,6 +149,8 @@ void c_flat_sweep(CKernel *c, int pass); /* row-level values are in arrays */
 /* ---- sweeps (sweep.c) ---- */
 bool c_collect(CKernel *c, int pass); /* the region of one sweep; false: it has nothing to do */
 void c_lane_loop(CKernel *c, int pass);
+/* Before the lanes of a strip: its scans become arrays (scan.c). start: of the strip in the run. */
+void c_scan_strip(CKernel *c, int pass, const char *start, const char *count);
 void c_row_of_piece(CKernel *piece, int pass); /* its region is collected */
 /* Sweep of one pass over the inner axes, with everything that has to be computed before it. */
 void c_sweep(CKernel *c, int pass);

@@ -58,7 +58,8 @@ void c_choose_outs(CKernel *c) {
         bool inner = axes >> kernel->outer_count != 0;
         bool place = c->shape == SHAPE_ARRAY || inner == (c->shape == SHAPE_ROW);
         if (!place || c->turns || !writes_runs(c, s)) continue;
-        c->streams[s] = streams < STREAMS_MAX && may_stream(c, s);
+        bool may = streams < STREAMS_MAX && !(c->shape == SHAPE_ROW && kernel_has_scan(kernel));
+        c->streams[s] = may && may_stream(c, s);
         c->narrows[s] = !c->streams[s] && kernel->buffer[store->buffer].dtype == CB_F16;
         c->any_stream |= c->streams[s];
         streams += c->streams[s];

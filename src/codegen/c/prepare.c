@@ -19,7 +19,11 @@ enum {
     ROW_SUM_BLOCK = 4096,   /* terms of one partial sum in strips */
     SUM_BLOCK = 1024,       /* the same without strips */
     STRIP_BYTES = 128,      /* of a strip: two vectors of AVX-512, whose sums do not wait */
+    SCAN_BYTES = 1024,  /* of a strip of scans: vectors do not wait for the loop before */
     LINE_BYTES = 64,
+    WEAVE_ROWS = 4,  /* of scans at a time: with what they write, less lines than a set has */
+    WEAVE_LANES = 16,
+    WEAVE_COST = 12, /* additions for each point, from which on vectors make up for gathering */
     APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
     PART_LANES = 9          /* of a piece of a row whose length varies: its own does, too */
 };
@@ -50,6 +54,56 @@ static int64_t whole_cost(const CKernel *c) {
     return cost;
 }
 
+/* The widest element that a kernel computes. */
+static int64_t widest(const Kernel *kernel) {
+    int64_t bytes = 4;
+    for (int b = 0; b < length(kernel->buffer); b++) {
+        int64_t own = (int64_t)cb_dtype_size(kernel->buffer[b].dtype);
+        bytes = own > bytes ? own : bytes;
+    }
+    return bytes;
+}
+
+static bool has_f16(const Kernel *kernel) {
+    for (int b = 0; b < length(kernel->buffer); b++)
+        if (kernel->buffer[b].dtype == CB_F16) return true;
+    return false;
+}
+
+/* Converted one by one they cost more than all else. */
+static bool has_halves(const Kernel *kernel) {
+    for (int b = 0; b < length(kernel->buffer); b++)
+        if (dtype_is_half(kernel->buffer[b].dtype)) return true;
+    return false;
+}
+
+static bool sets_alone(const Kernel *kernel) {
+    for (int s = 0; s < length(kernel->store); s++)
+        if (kernel->store[s].mode != STORE_SET) return false;
+    return true;
+}
+
+/* Rows of scans that lie in memory one after the other: lanes across all of them would take a cache
+ * line for each element, and be back for the next one of the line when it has left the cache. A few
+ * rows, as many as keep the adder busy, are woven: walked side by side. Where there is much to
+ * compute besides, lanes go along the row (scan.c), or across a vector of rows that are short. */
+static void choose_scans(CKernel *c, int64_t cost) {
+    const Kernel *kernel = c->e.kernel;
+    int lane = kernel->outer_count - 1, last = length(kernel->axis) - 1;
+    if (!kernel_has_scan(kernel) || last <= lane) return;
+    bool light = cost < WEAVE_COST && !has_halves(kernel);
+    bool strips = axis_typical(kernel, last) >= SCAN_BYTES / widest(kernel) && sets_alone(kernel);
+    if (!light && strips) {
+        c->shape = SHAPE_ROW;
+        c->e.lane_axis = last;
+    } else if (lane >= 0 && axis_typical(kernel, lane) >= WEAVE_ROWS) {
+        c->shape = SHAPE_ARRAY;
+        c->e.lane_axis = lane;
+        c->weave = light ? WEAVE_ROWS : WEAVE_LANES;
+        c->scalar = c->e.one_by_one = light;
+    }
+}
+
 static void choose_shape(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int axes = length(kernel->axis), outer = kernel->outer_count;
@@ -61,7 +115,8 @@ static void choose_shape(CKernel *c) {
     bool heavy = inner_size * cost > HEAVY_ARITHMETIC;
     bool gathers = c_gathers_rows(c->e.kernel, folds, cost);
     if (kernel->form == FORM_TILE || !folds) c_choose_columns(c, heavy || (folds && gathers));
-    bool across = kernel->form == FORM_TILE || c->columns;
+    bool short_scan = inner_size <= NESTED_INNER && kernel_has_scan(kernel);
+    bool across = kernel->form == FORM_TILE || c->columns || short_scan;
     if (across && outer > 0 && axis_typical(kernel, outer - 1) > 1) {
         bool run_is_short = axis_typical(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
@@ -71,6 +126,7 @@ static void choose_shape(CKernel *c) {
         c->e.lane_axis = outer - 1;
     }
     if (c->shape != SHAPE_ARRAY) c->columns = 0;
+    if (!across) choose_scans(c, cost);
     bool row = !across && axes > outer && axis_typical(kernel, axes - 1) > 1;
     if (row && !kernel_in_order(kernel)) {
         c->shape = SHAPE_ROW;
@@ -131,12 +187,6 @@ static void choose_turns(CKernel *c) {
         c->turns |= turns_at(c, kernel->store[s].index, kernel->store[s].buffer);
 }
 
-static bool has_f16(const Kernel *kernel) {
-    for (int b = 0; b < length(kernel->buffer); b++)
-        if (kernel->buffer[b].dtype == CB_F16) return true;
-    return false;
-}
-
 static int array_count(const Kernel *kernel) {
     int count = 4; /* row-level values, partial sums */
     for (int id = 0; id < length(kernel->expr); id++)
@@ -162,6 +212,7 @@ static void choose_lanes(CKernel *c) {
         int64_t lanes = ARRAY_BYTES / (8 * array_count(kernel)) / 64 * 64;
         c->lanes = lanes < 64 ? 64 : lanes > STREAM_LANES ? STREAM_LANES : lanes;
         if (c->columns) c->lanes = least(c->lanes, c_flat_lanes(c));
+        if (c->weave) c->lanes = c->weave;
     }
     c->e.origin_level = 0;
     c->out_lanes = c->lanes;
@@ -177,16 +228,6 @@ static void choose_lanes(CKernel *c) {
     if (c->lanes) c->e.origin_level = c->e.lane_level - 1;
 }
 
-/* The widest element that a kernel computes. */
-static int64_t widest(const Kernel *kernel) {
-    int64_t bytes = 4;
-    for (int b = 0; b < length(kernel->buffer); b++) {
-        int64_t own = (int64_t)cb_dtype_size(kernel->buffer[b].dtype);
-        bytes = own > bytes ? own : bytes;
-    }
-    return bytes;
-}
-
 /* Lanes of a row, or of the piece of one. A piece that is a good part of a row that varies does,
  * too. */
 static int64_t run_of(const CKernel *c) {
@@ -200,7 +241,8 @@ static int64_t run_of(const CKernel *c) {
 static void choose_strip(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     if (c->shape != SHAPE_ROW) return;
-    int64_t strip = STRIP_BYTES / widest(kernel), run = run_of(c);
+    int64_t bytes = kernel_has_scan(kernel) ? SCAN_BYTES : STRIP_BYTES;
+    int64_t strip = bytes / widest(kernel), run = run_of(c);
     for (int s = 0; s < c->store_count; s++) {
         int64_t line =
             LINE_BYTES / (int64_t)cb_dtype_size(kernel->buffer[kernel->store[s].buffer].dtype);

@@ -44,6 +44,7 @@ static void body(CKernel *c, int pass) {
 void c_open_lanes(CKernel *c, const char *reductions) {
     c->e.usage->lane_loops += !c->scalar;
     if (!c->scalar) emit_directive(&c->e, "#pragma omp simd%s", reductions);
+    if (c_weaves(c)) emit_directive(&c->e, "#pragma GCC unroll %lld", (long long)c->weave);
     emit_open(&c->e, "for (int l = 0; l < %s; l++)", c_count(c));
 }
 
@@ -80,7 +81,7 @@ static void prefetch(CKernel *c) {
  * already: PRAGMAS). */
 static bool masks_lanes(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
-    if (!kernel->axis[c->e.lane_axis].varies) return false;
+    if (!kernel->axis[c->e.lane_axis].varies || kernel_has_scan(kernel)) return false;
     for (int b = 0; b < length(kernel->buffer); b++)
         if (cb_dtype_size(kernel->buffer[b].dtype) != MASKED_BYTES) return false;
     for (int s = 0; s < c->store_count; s++)
@@ -89,7 +90,7 @@ static bool masks_lanes(const CKernel *c) {
         const Expr *x = kernel->expr[id];
         if (!c->e.local[id].needed) continue;
         bool guarded = x->op == EX_load && x->input_count > 1;
-        if (guarded || x->op == EX_scan || emit_calls_apart(&c->e, x)) return false;
+        if (guarded || emit_calls_apart(&c->e, x)) return false;
     }
     return true;
 }
@@ -103,6 +104,7 @@ static void tail_loop(CKernel *c, int pass) {
     long long strip = (long long)c->strip, part = strip / 2;
     emit_block(e);
     c_declare_outs(c, pass, c->strip);
+    c_scan_strip(c, pass, "whole", "n - whole");
     c_widen(c, c->strip, " + whole", "n - whole");
     if (masked) {
         e->usage->helper[HELPER_masks] = true;
@@ -140,6 +142,7 @@ static void one_strip(CKernel *c, int pass) {
     if (pass == 1 && !c->split) prefetch(c);
     const char *strip = arena_format(e->arena, "%lld", (long long)c->strip);
     c_declare_outs(c, pass, c->strip);
+    c_scan_strip(c, pass, "k", strip);
     c_widen(c, c->strip, " + k", strip);
     emit_directive(e, "#pragma omp simd");
     emit_open(e, "for (int j = 0; j < %s; j++)", strip);
