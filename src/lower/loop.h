@@ -87,8 +87,9 @@ typedef struct Store {
 
 /* How the engines walk the kernel.
  * TILE  vector lanes along the last outer axis; inner axes are plain sequential loops with vector
- *       accumulators. Every pointwise kernel; column reductions; scans; short inner extents.
- * ROW   one outer point at a time; vector lanes along the last inner axis.
+ *       accumulators. Every pointwise kernel; column reductions and scans; short inner extents.
+ * ROW   one outer point at a time; vector lanes along the last inner axis, or, of a scan, rows that
+ *       lie in memory one after the other.
  * split > 1: too few outer points to feed the threads. The first inner axis, of size n, is cut into
  * split chunks of
  *       ceil(n / split), a number that does not depend on the threads; pass p runs over (chunk,

@@ -61,10 +61,10 @@ static bool folds(const Kernel *kernel) {
 static void vote_of_stores(Kernel *kernel, int inner, int outer, int *along_inner,
                            int *along_outer) {
     for (int s = 0; s < length(kernel->store); s++) {
-        Expr *index = kernel->store[s].index;
-        if (!expr_uses_inner(kernel, index)) continue;
-        vote(kernel, index, inner, along_inner);
-        vote(kernel, index, outer, along_outer);
+        Expr *place = kernel->store[s].index;
+        if (!expr_uses_inner(kernel, place)) continue;
+        vote(kernel, place, inner, along_inner);
+        vote(kernel, place, outer, along_outer);
     }
 }
 
@@ -81,8 +81,7 @@ static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
         vote(kernel, index, inner, &along_inner);
         vote(kernel, index, outer, &along_outer);
     }
-    if (kernel_has_scan(kernel))
-        vote_of_stores(kernel, inner, outer, &along_inner, &along_outer);
+    if (kernel_has_scan(kernel)) vote_of_stores(kernel, inner, outer, &along_inner, &along_outer);
     bool lanes = kernel->outer_count > 0 && axis_typical(kernel, outer) >= machine->short_row;
     if (axis_typical(kernel, inner) < machine->short_row) along_outer++; /* a row of short pieces */
     return lanes && along_outer > along_inner ? FORM_TILE : FORM_ROW;

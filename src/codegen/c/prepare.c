@@ -19,9 +19,9 @@ enum {
     ROW_SUM_BLOCK = 4096,   /* terms of one partial sum in strips */
     SUM_BLOCK = 1024,       /* the same without strips */
     STRIP_BYTES = 128,      /* of a strip: two vectors of AVX-512, whose sums do not wait */
-    SCAN_BYTES = 1024,  /* of a strip of scans: vectors do not wait for the loop before */
+    SCAN_BYTES = 1024,      /* of a strip of scans: vectors do not wait for the loop before */
     LINE_BYTES = 64,
-    WEAVE_ROWS = 4,  /* of scans at a time: with what they write, less lines than a set has */
+    WEAVE_ROWS = 4, /* of scans at a time: with what they write, less lines than a set has */
     WEAVE_LANES = 16,
     WEAVE_COST = 12, /* additions for each point, from which on vectors make up for gathering */
     APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
