@@ -86,7 +86,8 @@ def hardshrink(x, lambd=0.5): floats_only(x); return where(o('le', abs_(x), floa
 def threshold(x, threshold, value):
     floats_only(x)
     literal(value, x.dtype)
-    return where(o('le', x, float(threshold)), number(float(value)), x)
+    compared = convert(x, 'f32') if x.dtype in ('f16', 'bf16') else x # where PyTorch does not round the number
+    return where(o('le', compared, float(threshold)), number(float(value)), x)
 @composite
 def softmax(x, dim):
     floats_only(x)
