@@ -134,7 +134,7 @@ def test_sources():
     names = {os.path.basename(path)[:-2] for path in glob.glob("tests/unit/test_*.c")}
     names |= {os.path.basename(path)[:-2] for path in glob.glob("tests/data/test_*.c")}
     names |= {os.path.basename(path)[:-3] for path in glob.glob("tests/cpp/test_*.cc")}
-    names |= {name + variant for name in names for variant in ("_amx", "_widened")}
+    names |= {name + variant for name in names for variant in ("_amx", "_widened", "_base", "_v3")}
     names |= {os.path.basename(path)[:-3] for path in glob.glob("tests/cpp/*.cc")}
     names |= {"cli_" + os.path.basename(path)[:-3] for path in glob.glob("tests/cli/*.sh")}
     return names | {"golden", "fuzz", "soak", "linear", "test_models"}

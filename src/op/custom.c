@@ -50,8 +50,7 @@ int custom_gradient(const Attrs *attrs) {
 
 bool op_has_gradient(Op op, const Attrs *attrs) {
     if (op == OP_custom) return custom_gradient(attrs) != CUSTOM_NONE;
-    /* a view that is another one has that one's gradient, also where it copies */
-    return op_info(op)->kind == KIND_VIEW || *op_gradient(op) != '!';
+    return *op_gradient(op) != '!';
 }
 
 const char *op_call_name(Op op, const int64_t *word) {

@@ -147,6 +147,16 @@ static void test_modes_of_what_ran(void **state) {
         cb_clear_error();
         cb_function_free(fast);
     }
+    net = cb_nn_relu(); /* of which nothing but its life is known */
+    cb_module_set_leaf(net, false);
+    cb_module_train(net, false);
+    cb_function *fast = cb_compile(runs_a_net, "fullgraph=1," VM);
+    for (int call = 0; call < 2; call++) expect_equal(cb_call(fast, x), runs_a_net(x));
+    cb_module_free(net);
+    assert_null(cb_call(fast, x));
+    assert_non_null(strstr(cb_error(), "was freed at"));
+    cb_clear_error();
+    cb_function_free(fast);
 }
 
 /* Inputs of other dtypes, ranks, sizes and strides: an entry each, which is found again. */

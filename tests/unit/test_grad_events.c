@@ -594,6 +594,8 @@ static void resets_forget_histories(void **state) {
         for (int call = 0; call < 2; call++) assert_non_null(cb_call(fast, plain));
         assert_int_equal(cb_stats(fast).eager_calls, round * 5 + 5);
         char *text = cb_explain(fast);
+        const char *named = strstr(text, "(input 0 is the result of mul at test_grad_events.c:");
+        assert_true(named && strstr(named + 1, "(input 0 is the result of mul at")); /* by itself */
         assert_non_null(
             strstr(text, "(as in a call before: result 0, of mul at test_grad_events.c:"));
         cb_free_text(text);
