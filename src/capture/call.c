@@ -232,7 +232,7 @@ void call_op_failed(Call *call) {
 bool call_event(Call *call, Reason reason) {
     if (!call->at) return true;
     if (call->mode == CALL_REPLAYS && !call_at_event(call)) return !call->failed;
-    char why[320];
+    char why[DETAIL_BYTES];
     if (call->mode == CALL_RECORDS && call_keeps_history(call, NULL, 0, why))
         return call_needs_tape(call, why);
     segment_before_writes(call, NULL);
@@ -266,7 +266,7 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
     if (call->resumed && !call->at) return true;
     if (!call_end(call, output, count, value)) return call->mode == CALL_IS_EAGER;
     if (call->mode == CALL_RECORDS) {
-        char why[320];
+        char why[DETAIL_BYTES];
         if (call_keeps_history(call, output, count, why)) return call_needs_tape(call, why);
         if (call->function->options.fullgraph && !call_ends_leaves(call)) {
             fail(CB_ERR_COMPILE, "fullgraph: the function keeps a tensor that it does not return");

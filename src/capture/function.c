@@ -199,7 +199,7 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
 /* An input that is no leaf and has a history, or NO_VALUE. */
 static int find_history(Tensor *const *input, int input_count) {
     for (int i = 0; i < input_count; i++)
-        if (input[i]->history && !tape_gradient(input[i])) return i;
+        if (tape_kind(input[i], true) == HISTORY_FOREIGN) return i;
     return NO_VALUE;
 }
 

@@ -72,7 +72,8 @@ bool guard_holds_resized(const Guard *guard, const Tensor *x, bool grad); /* all
 void guard_print(const Guard *guard, Buffer *out);
 /* True when the bytes that x and y span overlap: a write to one may show in the other. */
 bool tensors_overlap(const Tensor *x, const Tensor *y);
-int input_first(Tensor *const *input, int i); /* the first input that is the same tensor */
+int input_first(Tensor *const *input, int i);  /* the first input that is the same tensor */
+int input_handle(Tensor *const *input, int i); /* and by the same handle */
 
 /* ---- conditions: conditions.c, what a call finds around its inputs ------------------------- */
 
@@ -241,10 +242,11 @@ typedef enum Callee {
     CALLEE_GRAPH
 } Callee;
 
+enum { DETAIL_BYTES = 240 };
 typedef struct Note { /* a reason that was given */
     Reason reason;
     Site site;
-    char detail[240];
+    char detail[DETAIL_BYTES];
     int64_t count;
 } Note;
 
@@ -277,12 +279,12 @@ struct cb_function {
     _Atomic(Entry *) first;
     _Atomic(Entry *) recent; /* NULL, or the last that a call found behind many others */
     _Atomic int entry_count;
-    _Atomic uint64_t reset;     /* the last cb_reset that it knows of */
-    Inside inside;              /* who may stand on an entry (retire.c) */
-    _Atomic(Entry *) left;      /* entries that have left the list, and are not freed yet */
-    _Atomic bool keeps_history; /* a call of it ended with something to go back from: */
-    char kept_history[240];     /* of which the last one said this, under the lock */
-    _Atomic bool follows_inputs; /* an op of one goes on from the history of an input */
+    _Atomic uint64_t reset;          /* the last cb_reset that it knows of */
+    Inside inside;                   /* who may stand on an entry (retire.c) */
+    _Atomic(Entry *) left;           /* entries that have left the list, and are not freed yet */
+    _Atomic bool keeps_history;      /* a call of it ended with something to go back from: */
+    char kept_history[DETAIL_BYTES]; /* of which the last one said this, under the lock */
+    _Atomic bool follows_inputs;     /* an op of one goes on from the history of an input */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
     _Atomic(FunctionPrint *) asked; /* what the program was told of it, itself */
@@ -501,7 +503,7 @@ void leaves_find(const Entry *entry, Tensor **value); /* the gradients that ther
 typedef Tensor *LeafResult(const Entry *entry, int value, void *made);
 bool leaves_take(const Entry *entry, Tensor *const *value, LeafResult *result, void *made);
 /* Something with a history that nobody has gone back over lives, among the results (output NULL: a
- * value is asked for) or elsewhere: why says what, 320 bytes. */
+ * value is asked for) or elsewhere: why says what, DETAIL_BYTES. */
 bool call_keeps_history(const Call *call, Tensor *const *output, int count, char *why);
 
 /* values.c */
@@ -585,30 +587,7 @@ void segment_keep_promises(Call *call);
 /* Something of a left segment lives that has a history and was not gone back over. */
 bool segment_keeps_history(const Call *call);
 
-/* number.c: which numbers of an op that is about to be recorded are arguments. False: no memory. */
-bool number_choose(Call *call, TraceOp *op);
-/* Whether this one may be an argument there, as operand k. */
-bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op, int k,
-                            const cb_operand *number, const Attrs *attrs);
-
-/* Whether the numbers in which traces that resemble each other differ may be. */
+/* number.c. Whether the numbers in which traces that resemble each other differ may be. */
 bool numbers_may_differ(const Trace *a, const Trace *b);
-
-/* record.c */
-Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
-                     const Attrs *attrs);
-Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
-/* OP_backward of {y, its gradient or NULL}. False: an error, or the call is eager. */
-bool record_backward(Call *call, const GoingBack *back, const cb_operand *input);
-int record_value(Call *call, Tensor *x); /* its number; < 0: error or no memory */
-/* Of an output; NO_VALUE: no memory. */
-int record_output(Call *call, Tensor *x, bool own);
-/* The outputs and escaped values are written into the trace; false: no memory. */
-bool record_end(Call *call, const int *output, int output_count);
-/* A run that leaves the replayed trace after its first count ops goes on as a recording. */
-bool record_from(Call *call, const Trace *trace, int count);
-/* The whole trace once more, with its results: for a second graph. NULL: no memory. */
-Recording *record_again(Call *call, const Trace *trace);
-void record_free(Recording *recording);
 
 #endif

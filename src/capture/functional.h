@@ -73,4 +73,27 @@ bool functional_writable(const Recording *recording, int target);
 /* Of what apply_assign has found to fit. */
 void functional_assign(Recording *recording, int target, const TraceOperand *value);
 
+/* number.c: which numbers of an op that is about to be recorded are arguments. False: no memory. */
+bool number_choose(Call *call, TraceOp *op);
+/* Whether this one may be an argument there, as operand k. */
+bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp *op, int k,
+                            const cb_operand *number, const Attrs *attrs);
+
+/* record.c */
+Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
+                     const Attrs *attrs);
+Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
+/* OP_backward of {y, its gradient or NULL}. False: an error, or the call is eager. */
+bool record_backward(Call *call, const GoingBack *back, const cb_operand *input);
+int record_value(Call *call, Tensor *x); /* its number; < 0: error or no memory */
+/* Of an output; NO_VALUE: no memory. */
+int record_output(Call *call, Tensor *x, bool own);
+/* The outputs and escaped values are written into the trace; false: no memory. */
+bool record_end(Call *call, const int *output, int output_count);
+/* A run that leaves the replayed trace after its first count ops goes on as a recording. */
+bool record_from(Call *call, const Trace *trace, int count);
+/* The whole trace once more, with its results: for a second graph. NULL: no memory. */
+Recording *record_again(Call *call, const Trace *trace);
+void record_free(Recording *recording);
+
 #endif

@@ -65,6 +65,12 @@ int input_first(Tensor *const *input, int i) {
     return i;
 }
 
+int input_handle(Tensor *const *input, int i) {
+    int k = 0;
+    while (input[k] != input[i]) k++;
+    return k;
+}
+
 /* No two of them lie in one storage. Asked first where each that is written is compared with all
  * others. False, too, where they are so few that comparing them takes no longer. */
 static bool are_apart(const Entry *entry, Tensor *const *value, int captured) {
@@ -77,15 +83,9 @@ static bool are_apart(const Entry *entry, Tensor *const *value, int captured) {
     return tensors_apart(x, count, entry->mutated_count);
 }
 
-static int first_handle(Tensor *const *input, int i) {
-    int k = 0;
-    while (input[k] != input[i]) k++;
-    return k;
-}
-
 void entry_note_handles(Entry *entry, Tensor *const *input) {
     entry->handle = arena_new_array(entry->trace->arena, int, entry->input_count + 1);
-    for (int i = 0; i < entry->input_count; i++) entry->handle[i] = first_handle(input, i);
+    for (int i = 0; i < entry->input_count; i++) entry->handle[i] = input_handle(input, i);
 }
 
 /* fullgraph: without the function, which may compare its handles. An input whose handle is now that
@@ -100,7 +100,7 @@ static int find_other_handle(const Entry *entry, Tensor *const *input) {
     }
     if (inputs < 2 || tensors_differ(first, known)) return NO_VALUE;
     int joined = 0; /* there is one */
-    while (entry->handle[joined] == first_handle(input, joined)) joined++;
+    while (entry->handle[joined] == input_handle(input, joined)) joined++;
     return joined;
 }
 
@@ -165,7 +165,7 @@ bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out,
     }
     i = find_other_handle(entry, input);
     if (i == NO_VALUE) return false;
-    int now = first_handle(input, i), then = entry->handle[i];
+    int now = input_handle(input, i), then = entry->handle[i];
     snprintf(out, bytes, "input %d is the handle of input %d%s: not in entry %d", i,
              now < then ? now : then, now < then ? "" : " no more", entry->number);
     return true;

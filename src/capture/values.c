@@ -116,8 +116,7 @@ const void *call_storage_of(Tracer *tracer, const Tensor *x) {
 
 bool call_stand_ins(Call *call, Tensor **stand_in) {
     for (int i = 0; i < call->input_count; i++) {
-        int k = 0;
-        while (call->input[k] != call->input[i]) k++;
+        int k = input_handle(call->input, i);
         stand_in[i] = k < i ? stand_in[k] : tensor_double(call->value[i]);
         if (!stand_in[i]) return false;
         if (k < i) continue;

@@ -64,17 +64,15 @@ static int64_t widest(const Kernel *kernel) {
     return bytes;
 }
 
-static bool has_f16(const Kernel *kernel) {
+static bool has_buffer_of(const Kernel *kernel, cb_dtype dtype) {
     for (int b = 0; b < length(kernel->buffer); b++)
-        if (kernel->buffer[b].dtype == CB_F16) return true;
+        if (kernel->buffer[b].dtype == dtype) return true;
     return false;
 }
 
 /* Converted one by one they cost more than all else. */
 static bool has_halves(const Kernel *kernel) {
-    for (int b = 0; b < length(kernel->buffer); b++)
-        if (dtype_is_half(kernel->buffer[b].dtype)) return true;
-    return false;
+    return has_buffer_of(kernel, CB_F16) || has_buffer_of(kernel, CB_BF16);
 }
 
 static bool sets_alone(const Kernel *kernel) {
@@ -206,7 +204,7 @@ static void choose_lanes(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     c->lanes = 0;
     if (c->shape == SHAPE_NESTED)
-        c->lanes = c->any_stream || has_f16(kernel) ? STREAM_LANES : WHOLE_RUN;
+        c->lanes = c->any_stream || has_buffer_of(kernel, CB_F16) ? STREAM_LANES : WHOLE_RUN;
     if (c->turns) c->lanes = TURN_LANES;
     if (c->shape == SHAPE_ARRAY) {
         int64_t lanes = ARRAY_BYTES / (8 * array_count(kernel)) / 64 * 64;
