@@ -1,7 +1,7 @@
 /* What a call finds around its inputs, and an entry holds for alone: the ambient state
  * (tensor/ambient.h), and under fullgraph, where the function does not run again, the modules that
- * it ran, or asked of something, and the FX graphs that it ran, as they are; and what it was told of
- * how its tensors lie.
+ * it ran, or asked of something, and the FX graphs that it ran, as they are; and what it was told
+ * of how its tensors lie.
  *
  *     an entry compiled under "medium", a call under "highest"
  *         ->  input_changed, "float32 matmul precision is not medium, for entry 0 it was medium" */

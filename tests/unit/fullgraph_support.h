@@ -10,7 +10,8 @@ static inline double first_of(cb_tensor *x) {
     return cb_item(cb_select(cb_detach(cb_reshape(x, cb_dims(-1))), 0, 0));
 }
 
-static inline void expect_call(cb_function *fast, cb_function_1 *function, cb_tensor *x, int graphs) {
+static inline void expect_call(cb_function *fast, cb_function_1 *function, cb_tensor *x,
+                               int graphs) {
     cb_tensor *got = cb_call(fast, x);
     if (!got) fail_msg("%s", cb_error());
     assert_float_equal(first_of(got), first_of(function(x)), 1e-6);
