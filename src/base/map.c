@@ -60,9 +60,4 @@ uint64_t hash_bytes(const void *bytes, size_t count, uint64_t seed) {
     return XXH3_64bits_withSeed(bytes, count, seed);
 }
 
-uint64_t hash_mix(uint64_t a, uint64_t b) {
-    const uint64_t pair[2] = {a, b};
-    return hash_bytes(pair, sizeof pair, 0);
-}
-
 uint64_t hash_text(const char *text) { return hash_bytes(text, strlen(text), 0); }

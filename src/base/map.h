@@ -27,7 +27,13 @@ MapEntry *map_first(const Map *map, uint64_t key);
 MapEntry *map_next(const MapEntry *entry); /* next with the same key */
 
 uint64_t hash_bytes(const void *bytes, size_t count, uint64_t seed);
-uint64_t hash_mix(uint64_t a, uint64_t b); /* order matters */
+/* Order matters. The two halves of a product, as in wyhash (Wang Yi): two words are too few for
+ * hash_bytes to be worth its call. */
+static inline uint64_t hash_mix(uint64_t a, uint64_t b) {
+    __extension__ typedef unsigned __int128 Product;
+    Product p = (Product)(a ^ 0x9e3779b97f4a7c15u) * (b ^ 0xe7037ed1a0b428dbu);
+    return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
 uint64_t hash_text(const char *text);
 
 #endif

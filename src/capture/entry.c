@@ -98,6 +98,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     entry->trace = trace;
     objects_forget_dead(trace);
     trace_make_lines(trace);
+    trace_make_likeness(trace);
     entry->graph = recording->graph;
     entry->resumes = call->resumed;
     entry->input_count = call->input_count;

@@ -296,22 +296,32 @@ bool trace_covers(const Trace *trace, const Trace *other) {
            numbers_hold(other, trace, length(trace->op), is_covered, NULL);
 }
 
-static bool resembles(const TraceOp *a, const TraceOp *b) {
-    bool same = a->op == b->op && a->input_count == b->input_count && a->result == b->result &&
-                same_back(a->back, b->back);
-    for (int i = 0; same && i < a->input_count; i++) {
-        const TraceOperand *p = &a->input[i], *q = &b->input[i];
-        same = p->kind == q->kind && (operand_is_number(p) || p->value == q->value);
+static void liken(Trace *trace, uint64_t word) {
+    for (int i = 0; i < 2; i++)
+        trace->likeness[i] = hash_mix(trace->likeness[i] + (uint64_t)i, word);
+}
+
+static void liken_op(Trace *trace, const TraceOp *op) {
+    liken(trace, (uint64_t)op->op << 32 | op->input_count);
+    liken(trace, (uint64_t)op->result);
+    for (int i = 0; i < op->input_count; i++) {
+        const TraceOperand *operand = &op->input[i];
+        liken(trace, (uint64_t)operand->kind);
+        liken(trace, operand_is_number(operand) ? 0 : (uint64_t)operand->value);
     }
-    return same;
+    const TraceBack *back = op->back;
+    liken(trace, back ? (uint64_t)back->count << 2 | (uint64_t)back->leaves << 1 | back->graph : 0);
+    for (int i = 0; back && i < back->count; i++) liken(trace, (uint64_t)back->wrt[i]);
+}
+
+void trace_make_likeness(Trace *trace) {
+    liken(trace, (uint64_t)length(trace->op));
+    for (int i = 0; i < length(trace->op); i++) liken_op(trace, &trace->op[i]);
+    for (int v = 0; v < length(trace->value); v++) liken(trace, trace->value[v].meta.dtype);
 }
 
 bool trace_resembles(const Trace *a, const Trace *b) {
-    bool same = length(a->op) == length(b->op) && length(a->value) == length(b->value);
-    for (int i = 0; same && i < length(a->op); i++) same = resembles(&a->op[i], &b->op[i]);
-    for (int v = 0; same && v < length(a->value); v++)
-        same = a->value[v].meta.dtype == b->value[v].meta.dtype;
-    return same;
+    return !memcmp(a->likeness, b->likeness, sizeof a->likeness);
 }
 
 static bool same_floats(const TraceOp *a, const TraceOp *b) {

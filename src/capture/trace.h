@@ -155,6 +155,7 @@ typedef struct Trace {
     bool goes_on;         /* it ends at an event, not with the function (segment.c) */
     bool whole;           /* it goes on, and nothing of it may wait: it writes, or has effects */
     int draws;            /* it goes on, and takes so many random states */
+    uint64_t likeness[2];
     atomic_bool *crosses; /* it goes on: by root, whether somebody used it after the event */
 } Trace;
 
@@ -173,6 +174,8 @@ void trace_arguments(const Trace *done, const int64_t *argument, int count, cons
                      int64_t *out);
 /* True when every run that is one of `other` is one of `trace`, too. */
 bool trace_covers(const Trace *trace, const Trace *other);
+/* What trace_resembles compares, once the trace is complete: every two sizes of a function are. */
+void trace_make_likeness(Trace *trace);
 /* True when the ops are, and are called with the same values, whatever their sizes and numbers. */
 bool trace_resembles(const Trace *a, const Trace *b);
 /* True when they are besides of the same ranks and float attributes, and not of the same sizes. */

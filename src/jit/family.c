@@ -52,37 +52,47 @@ static struct {
 
 /* ---- one kernel -------------------------------------------------------------------------- */
 
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 /* Locals are named after expressions, whose numbers change where sizes are equal by chance: 12
  * heads beside 12 tokens are one constant. Here they are numbered as they appear. Holes have
- * numbers that stay. */
-static size_t local_name(const char *at) {
-    size_t letters = strspn(at, "abcdefghijklmnopqrstuvwxyz");
-    size_t digits = strspn(at + letters, "0123456789");
+ * numbers that stay. Returns how many of the word's letters name a local: t12 of "t12_low". */
+static size_t local_name(const char *word, size_t length) {
+    size_t letters = strspn(word, "abcdefghijklmnopqrstuvwxyz"), name = letters;
     bool local =
-        (letters == 1 && strchr("tpxuvqwrc", *at)) || (letters == 3 && !memcmp(at, "row", 3));
-    return local && digits ? letters + digits : 0;
+        (letters == 1 && strchr("tpxuvqwrc", *word)) || (letters == 3 && !memcmp(word, "row", 3));
+    if (!local) return 0;
+    while (is_digit(word[name])) name++;
+    return name > letters && (name == length || word[name] == '_') ? name : 0;
+}
+
+static size_t word_length(const char *text) {
+    size_t length = 0;
+    while (is_letter(text[length]) || is_digit(text[length])) length++;
+    return length;
 }
 
 static void number_locals(const char *text, Arena *arena, Buffer *out) {
-    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
     Map seen = map_new(arena);
+    const char *copied = text; /* so far */
     int count = 0;
     while (*text) {
-        size_t length = strspn(text, word), name = length ? local_name(text) : 0;
-        if (name && (name == length || text[name] == '_')) {
+        size_t length = word_length(text), name = length ? local_name(text, length) : 0;
+        if (name) {
             uint64_t key = hash_bytes(text, name, 0);
             const int *first = map_get(&seen, key);
-            int *number = arena_alloc(arena, sizeof *number);
-            *number = first ? *first : count++;
-            if (!first) map_put(&seen, key, number);
-            putf(out, "$%d", *number);
-            put_bytes(out, text + name, length - name);
-        } else {
-            length = length ? length : strcspn(text, word);
-            put_bytes(out, text, length);
+            int *number = first ? NULL : arena_alloc(arena, sizeof *number);
+            if (number) *number = count++, map_put(&seen, key, number);
+            put_bytes(out, copied, (size_t)(text - copied));
+            putf(out, "$%d", first ? *first : *number);
+            copied = text + name;
         }
-        text += length;
+        text += length ? length : 1;
     }
+    put_bytes(out, copied, (size_t)(text - copied));
 }
 
 FamilyKernel family_kernel(const Kernel *kernel, Arena *arena) {

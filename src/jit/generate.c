@@ -50,19 +50,13 @@ typedef struct Compilation {
 static int *find_same(const Plan *plan, Arena *arena) {
     int count = length(plan->kernel);
     int *same = arena_new_array(arena, int, count + 1);
-    const char **body = arena_new_array(arena, const char *, count + 1);
+    uint64_t(*key)[2] = arena_alloc(arena, sizeof *key * (size_t)(count + 1));
     Map seen = map_new(arena);
-    Buffer text = buffer_new(arena);
     for (int k = 0; k < count; k++) {
-        text.length = 0;
-        kernel_print(plan->kernel[k], &text);
-        size_t skip = strcspn(buffer_text(&text), "(");
-        uint64_t hash = hash_bytes(text.text + skip, text.length - skip, 0);
-        const int *first = map_get(&seen, hash);
-        same[k] = first && !strcmp(body[*first], text.text + skip) ? *first : k;
-        if (first) continue;
-        body[k] = arena_text(arena, text.text + skip);
-        map_put(&seen, hash, &same[k]);
+        kernel_key(plan->kernel[k], arena, key[k]);
+        const int *first = map_get(&seen, key[k][0]);
+        same[k] = first && key[*first][1] == key[k][1] ? *first : k;
+        if (!first) map_put(&seen, key[k][0], &same[k]);
     }
     return same;
 }

@@ -17,6 +17,17 @@ typedef struct Sum {
     IndexTerm term[MAX_TERMS];
 } Sum;
 
+/* Terms beyond count are not read, so they are not written: sums are made by the thousand. */
+static void sum_open(Sum *sum, int64_t constant) {
+    sum->count = 0;
+    sum->constant = constant;
+}
+
+static void sum_copy(Sum *to, const Sum *from) {
+    sum_open(to, from->constant);
+    for (int i = 0; i < from->count; i++) to->term[to->count++] = from->term[i];
+}
+
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && a < 0); }
 static int64_t floor_mod(int64_t a, int64_t b) { return a - floor_div(a, b) * b; }
 static int64_t absolute(int64_t a) { return a < 0 ? -a : a; }
@@ -88,7 +99,8 @@ static int64_t factor_of(const Sum *sum, const Expr *atom) {
 static bool recombine_term(Kernel *kernel, Sum *sum, const IndexTerm *term) {
     Expr *remainder = term->atom;
     int64_t c = term->factor, k = remainder->input[1]->imm.i;
-    Sum quotient = {0};
+    Sum quotient;
+    sum_open(&quotient, 0);
     sum_expr(&quotient, index_divide(kernel, remainder->input[0], k), 1);
     if (quotient.count == 0) return false;
     for (int i = 0; i < quotient.count; i++)
@@ -109,7 +121,8 @@ static void recombine(Kernel *kernel, Sum *sum) {
 }
 
 Expr *index_add(Kernel *kernel, Expr *a, Expr *b) {
-    Sum sum = {0};
+    Sum sum;
+    sum_open(&sum, 0);
     sum_expr(&sum, a, 1);
     sum_expr(&sum, b, 1);
     recombine(kernel, &sum);
@@ -117,7 +130,8 @@ Expr *index_add(Kernel *kernel, Expr *a, Expr *b) {
 }
 
 Expr *index_scale(Kernel *kernel, Expr *a, int64_t factor) {
-    Sum sum = {0};
+    Sum sum;
+    sum_open(&sum, 0);
     sum_expr(&sum, a, factor);
     return sum_build(kernel, &sum);
 }
@@ -131,8 +145,11 @@ Expr *index_offset(Kernel *kernel, Expr *a, int64_t offset) {
 /* a = divisor * whole + rest, where rest keeps the terms that the divisor does not divide and a
  * constant in [0, divisor). */
 static void part(Expr *a, int64_t divisor, Sum *whole, Sum *rest) {
-    Sum sum = {0};
+    Sum sum;
+    sum_open(&sum, 0);
     sum_expr(&sum, a, 1);
+    sum_open(whole, floor_div(sum.constant, divisor));
+    sum_open(rest, floor_mod(sum.constant, divisor));
     for (int i = 0; i < sum.count; i++) {
         IndexTerm t = sum.term[i];
         if (t.factor % divisor == 0)
@@ -140,8 +157,6 @@ static void part(Expr *a, int64_t divisor, Sum *whole, Sum *rest) {
         else
             rest->term[rest->count++] = t;
     }
-    whole->constant = floor_div(sum.constant, divisor);
-    rest->constant = floor_mod(sum.constant, divisor);
 }
 
 /* The common divisor of all factors of rest and of divisor. */
@@ -164,24 +179,26 @@ static int64_t split_small(Kernel *kernel, const Sum *rest, int64_t divisor, Sum
     int64_t best = 0;
     for (int i = 0; i < rest->count; i++) {
         int64_t g = absolute(rest->term[i].factor);
-        Sum whole = {0}, left = {0};
         if (g <= best || divisor % g) continue;
+        Sum whole, left;
         part(sum_build(kernel, rest), g, &whole, &left);
         const Expr *bounds = sum_build(kernel, &left);
         if (bounds->low < 0 || bounds->high >= g) continue;
-        best = g, *big = whole, *small = left;
+        best = g;
+        sum_copy(big, &whole);
+        sum_copy(small, &left);
     }
     return best;
 }
 
-static Expr *divide_rest(Kernel *kernel, Sum rest, int64_t divisor) {
-    Sum big = {0}, small = {0};
-    int64_t g = split_small(kernel, &rest, divisor, &big, &small);
+static Expr *divide_rest(Kernel *kernel, const Sum *rest, int64_t divisor) {
+    Sum big, small;
+    int64_t g = split_small(kernel, rest, divisor, &big, &small);
     if (!g) {
-        g = common(&rest, divisor);
-        for (int i = 0; i < rest.count; i++) rest.term[i].factor /= g;
-        rest.constant = floor_div(rest.constant, g);
-        big = rest;
+        g = common(rest, divisor);
+        sum_copy(&big, rest);
+        for (int i = 0; i < big.count; i++) big.term[i].factor /= g;
+        big.constant = floor_div(big.constant, g);
     }
     divisor /= g;
     Expr *a = sum_build(kernel, &big);
@@ -196,20 +213,21 @@ static Expr *divide_rest(Kernel *kernel, Sum rest, int64_t divisor) {
 Expr *index_divide(Kernel *kernel, Expr *a, int64_t divisor) {
     check(divisor > 0, "index division by %lld", (long long)divisor);
     if (divisor == 1) return a;
-    Sum whole = {0}, rest = {0};
+    Sum whole, rest;
     int64_t period;
     part(a, divisor, &whole, &rest);
     if (one_period(sum_build(kernel, &rest), divisor, &period))
         whole.constant += period;
     else
-        sum_expr(&whole, divide_rest(kernel, rest, divisor), 1);
+        sum_expr(&whole, divide_rest(kernel, &rest, divisor), 1);
     recombine(kernel, &whole);
     return sum_build(kernel, &whole);
 }
 
 /* x % m % k -> x % k when k divides m. */
 static Expr *strip_remainder(Kernel *kernel, Sum *rest, int64_t divisor) {
-    Sum plain = {.constant = rest->constant};
+    Sum plain;
+    sum_open(&plain, rest->constant);
     bool changed = false;
     for (int i = 0; i < rest->count; i++) {
         Expr *atom = rest->term[i].atom;
@@ -223,7 +241,7 @@ static Expr *strip_remainder(Kernel *kernel, Sum *rest, int64_t divisor) {
 Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor) {
     check(divisor > 0, "index remainder by %lld", (long long)divisor);
     if (divisor == 1) return expr_int(kernel, 0);
-    Sum whole = {0}, rest = {0};
+    Sum whole, rest;
     int64_t period;
     part(a, divisor, &whole, &rest);
     Expr *reduced = sum_build(kernel, &rest);
@@ -231,7 +249,7 @@ Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor) {
         return index_offset(kernel, reduced, -period * divisor);
     Expr *stripped = strip_remainder(kernel, &rest, divisor);
     if (stripped) return stripped;
-    Sum big = {0}, small = {0};
+    Sum big, small;
     int64_t g = split_small(kernel, &rest, divisor, &big, &small);
     if (g > 1) {
         Expr *high = index_remainder(kernel, sum_build(kernel, &big), divisor / g);
@@ -247,11 +265,19 @@ Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor) {
 
 /* ---- positions ------------------------------------------------------------------------------- */
 
+Expr *index_dot(Kernel *kernel, int rank, const int64_t *stride, Expr *const *position) {
+    Sum sum;
+    sum_open(&sum, 0);
+    for (int i = 0; i < rank; i++) sum_expr(&sum, position[i], stride[i]);
+    recombine(kernel, &sum);
+    return sum_build(kernel, &sum);
+}
+
 Expr *index_flatten(Kernel *kernel, int rank, const int64_t *size, Expr *const *position) {
-    Expr *flat = expr_int(kernel, 0);
-    for (int i = 0; i < rank; i++)
-        flat = index_add(kernel, index_scale(kernel, flat, size[i]), position[i]);
-    return flat;
+    int64_t stride[EXPR_AXES];
+    for (int i = rank - 1, next = rank; i >= 0; next = i--)
+        stride[i] = next < rank ? stride[next] * size[next] : 1;
+    return index_dot(kernel, rank, stride, position);
 }
 
 void index_unflatten(Kernel *kernel, int rank, const int64_t *size, Expr *flat, Expr **position) {
@@ -274,7 +300,8 @@ bool expr_uses_inner(const Kernel *kernel, const Expr *expr) {
 }
 
 bool index_linear(Kernel *kernel, Expr *index, int axis, int64_t *stride, Expr **rest) {
-    Sum sum = {0};
+    Sum sum;
+    sum_open(&sum, 0);
     sum_expr(&sum, index, 1);
     Expr *variable = expr_axis(kernel, axis);
     *stride = factor_of(&sum, variable);
@@ -284,7 +311,8 @@ bool index_linear(Kernel *kernel, Expr *index, int axis, int64_t *stride, Expr *
 }
 
 bool index_affine(Kernel *kernel, Expr *index, int64_t *stride, Expr **rest) {
-    Sum sum = {0};
+    Sum sum;
+    sum_open(&sum, 0);
     sum_expr(&sum, index, 1);
     for (int axis = 0; axis < length(kernel->axis); axis++) {
         Expr *variable = expr_axis(kernel, axis);
@@ -307,7 +335,7 @@ bool index_is_computed(const Expr *e) {
 }
 
 bool index_continues(Kernel *kernel, Expr *index, int axis, int next) {
-    int64_t stride[32]; /* Expr.axes has no more bits */
+    int64_t stride[EXPR_AXES];
     Expr *rest;
     if (!expr_uses_axis(index, axis) && !expr_uses_axis(index, next)) return true;
     return index_affine(kernel, index, stride, &rest) &&

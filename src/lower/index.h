@@ -37,6 +37,8 @@ Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor);
 Expr *index_offset(Kernel *kernel, Expr *a, int64_t offset); /* a + offset */
 
 /* Row-major: position -> flat index and back. sizes outer to inner. */
+/* The sum of position[i] * stride[i]. */
+Expr *index_dot(Kernel *kernel, int rank, const int64_t *stride, Expr *const *position);
 Expr *index_flatten(Kernel *kernel, int rank, const int64_t *size, Expr *const *position);
 void index_unflatten(Kernel *kernel, int rank, const int64_t *size, Expr *flat, Expr **position);
 

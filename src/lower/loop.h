@@ -40,6 +40,8 @@
  * Index arithmetic uses OP_add, OP_mul, OP_floor_divide, OP_remainder on i64 with non-negative
  * operands. */
 
+enum { EXPR_AXES = 32 }; /* bits of Expr.axes */
+
 typedef struct Expr Expr;
 struct Expr {
     Op op;
@@ -150,6 +152,8 @@ cb_dtype expr_running(const Expr *scan);
 /* By id: whether a store needs the expression. What simplification left behind is needed by
  * none. */
 const bool *kernel_live(const Kernel *kernel, Arena *arena);
+/* Equal where kernels differ in names and in what their buffers are bound to alone. key.c. */
+void kernel_key(const Kernel *kernel, Arena *arena, uint64_t key[2]);
 
 /* Interning constructors; expr_op folds constants. */
 Expr *expr_constant(Kernel *kernel, cb_dtype dtype, Scalar value);

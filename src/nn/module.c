@@ -350,15 +350,31 @@ bool module_path_of_tensor(const Module *root, const Tensor *tensor, Buffer *out
 
 /* ---- where a forward runs ------------------------------------------------------------------- */
 
-/* The path from a module to a descendant, behind what out holds; false: it is none. Nothing is
- * allocated: an error may be about memory. */
-static bool append_path(const Module *at, const Module *wanted, char *out, size_t bytes) {
-    if (at == wanted) return true;
+/* The way down to a module, from its end. */
+typedef struct Descent {
+    const struct Descent *up;
+    const char *name;
+} Descent;
+
+static void write_descent(const Descent *at, char *out, size_t bytes) {
+    if (!at) return;
+    write_descent(at->up, out, bytes);
     size_t used = strlen(out);
+    snprintf(out + used, bytes - used, "%s%s", used ? "." : "", at->name);
+}
+
+/* The path from a module to a descendant, behind what out holds; false: it is none. Nothing is
+ * allocated: an error may be about memory. Ops are recorded with it, so only what is found is
+ * written. */
+static bool append_path(const Module *at, const Descent *way, const Module *wanted, char *out,
+                        size_t bytes) {
+    if (at == wanted) {
+        write_descent(way, out, bytes);
+        return true;
+    }
     for (int i = 0; i < at->child_count; i++) {
-        snprintf(out + used, bytes - used, "%s%s", used ? "." : "", at->child[i].name);
-        if (append_path(at->child[i].module, wanted, out, bytes)) return true;
-        out[used] = '\0';
+        Descent down = {way, at->child[i].name};
+        if (append_path(at->child[i].module, &down, wanted, out, bytes)) return true;
     }
     return false;
 }
@@ -368,7 +384,8 @@ static void write_place(const Place *place, char *out, size_t bytes) {
     const ModuleFrame *frame = (const ModuleFrame *)place;
     if (!place->outer) return;
     place->outer->write(place->outer, out, bytes);
-    if (append_path(((const ModuleFrame *)place->outer)->module, frame->module, out, bytes)) return;
+    const Module *outer = ((const ModuleFrame *)place->outer)->module;
+    if (append_path(outer, NULL, frame->module, out, bytes)) return;
     size_t used = strlen(out);
     snprintf(out + used, bytes - used, "%s(%s)", used ? "." : "", frame->module->type);
 }

@@ -110,15 +110,28 @@ static int64_t traffic(const Kernel *kernel) {
     return bytes;
 }
 
+/* Parts of so many points that pay for adding them up, of those that read and write `bytes`. */
+static int64_t parts_of(int64_t points, int64_t bytes, const DeviceMachine *machine) {
+    int64_t by_points = points / machine->chunk, by_bytes = bytes / machine->chunk_bytes;
+    return by_bytes > by_points ? by_bytes : by_points;
+}
+
+/* Where the number of rows varies, a row has to be worth it: else a text that grows has split rows
+ * from 11 tokens on, whole ones again from 16 on, and each time other code. */
+static bool splits_alone(const Kernel *kernel, const DeviceMachine *machine) {
+    return !varies(kernel, false) ||
+           parts_of(kernel->inner_size, traffic(kernel) / kernel->outer_size, machine) > 1;
+}
+
 static int64_t split_of(const Kernel *kernel, const DeviceMachine *machine) {
     bool inner = length(kernel->axis) > kernel->outer_count;
     int64_t enough = kernel->form == FORM_ROW ? machine->rows_busy : machine->tiles_busy;
     if (!inner || kernel->outer_size >= enough || kernel->outer_size == 0) return 1;
-    if (!kernel_may_split(kernel) || !folds(kernel)) return 1;
+    if (!kernel_may_split(kernel) || !folds(kernel) || !splits_alone(kernel, machine)) return 1;
     int64_t first = kernel->axis[kernel->outer_count].size;
     int64_t points = kernel->outer_size * kernel->inner_size;
-    int64_t split = points / machine->chunk, parts = traffic(kernel) / machine->chunk_bytes;
-    split = least(parts > split ? parts : split, most_bins(kernel, machine->most_chunks));
+    int64_t split =
+        least(parts_of(points, traffic(kernel), machine), most_bins(kernel, machine->most_chunks));
     if (split > first) split = first;
     if (split < 2) return 1;
     int64_t chunk = divide_up(first, split);

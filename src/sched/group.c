@@ -47,9 +47,7 @@ static Expr *trial_leaf(Lowering *l, const Node *node, Expr *const *position, Ex
         if (inside) return group->value[member];
     }
     buffer_strides(trial->schedule, node, stride);
-    Expr *index = expr_int(l->kernel, 0);
-    for (int i = 0; i < node->rank; i++)
-        index = index_add(l->kernel, index, index_scale(l->kernel, position[i], stride[i]));
+    Expr *index = index_dot(l->kernel, node->rank, stride, position);
     return expr_load(l->kernel, read_buffer(trial, node), compute_dtype(node->dtype), index, guard);
 }
 
@@ -164,14 +162,17 @@ static void make_axes(const Schedule *s, Group *group) {
             domain->varies[i] |= size_varies(s, domain->size[i]);
             kernel->axis[axis[i]].varies = domain->varies[i];
         }
-    group->element = group->row = expr_int(kernel, 0);
+    Expr *along[DOMAIN_AXES], *across[DOMAIN_AXES];
+    int64_t rows[DOMAIN_AXES];
+    int outer = 0;
     for (int i = 0; i < domain->count; i++) {
-        Expr *along = expr_axis(kernel, axis[i]);
-        int64_t size = domain->size[i];
-        group->element = index_add(kernel, index_scale(kernel, group->element, size), along);
+        along[i] = expr_axis(kernel, axis[i]);
         if (domain->inner[i]) continue;
-        group->row = index_add(kernel, index_scale(kernel, group->row, size), along);
+        across[outer] = along[i];
+        rows[outer++] = domain->size[i];
     }
+    group->element = index_flatten(kernel, domain->count, domain->size, along);
+    group->row = index_flatten(kernel, outer, rows, across);
 }
 
 void group_open(Schedule *s, Group *group, const Domain *domain) {

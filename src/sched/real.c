@@ -43,6 +43,7 @@ static void make_real(Schedule *s, const Node *node) {
 static void find_bases(Schedule *s) {
     int *views = arena_new_array(s->arena, int, length(s->graph->node) + 1);
     s->below = arena_new_array(s->arena, const Node *, length(s->graph->node) + 1);
+    s->operand = arena_new_array(s->arena, OperandStrides *, length(s->graph->node) + 1);
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
         s->below[node->id] = node;
@@ -78,10 +79,7 @@ static bool probe_is_leaf(Lowering *l, const Node *node) {
 static Expr *probe_leaf(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
     Probe *probe = l->user;
     check(!guard, "a view has no guard");
-    probe->index = expr_int(l->kernel, 0);
-    for (int i = 0; i < node->rank; i++)
-        probe->index = index_add(l->kernel, probe->index,
-                                 index_scale(l->kernel, position[i], probe->stride[i]));
+    probe->index = index_dot(l->kernel, node->rank, probe->stride, position);
     return probe->index;
 }
 
@@ -90,8 +88,16 @@ const Node *buffer_below(const Schedule *s, const Node *operand) {
     return operand;
 }
 
-bool operand_affine(const Schedule *s, const Node *operand, const Node *buffer, int64_t *stride,
-                    int64_t *offset) {
+/* How an operand lies in a buffer: asked while nodes become real, when all have, and for the
+ * step. */
+struct OperandStrides {
+    const Node *buffer;
+    bool affine;
+    int64_t offset, stride[CB_MAX_RANK];
+};
+
+static void find_strides(const Schedule *s, const Node *operand, const Node *buffer,
+                         OperandStrides *out) {
     Kernel *kernel = kernel_new(s->arena);
     int64_t base_stride[CB_MAX_RANK];
     buffer_strides(s, buffer, base_stride);
@@ -105,9 +111,20 @@ bool operand_affine(const Schedule *s, const Node *operand, const Node *buffer, 
         position[i] = operand->size[i] == 1 ? expr_int(kernel, 0) : expr_axis(kernel, axis);
     }
     lower_at(&lowering, operand, position, NULL);
-    bool affine = index_affine(kernel, probe.index, stride, &rest);
-    *offset = rest->op == OP_constant ? rest->imm.i : 0;
-    return affine && rest->op == OP_constant;
+    bool affine = index_affine(kernel, probe.index, out->stride, &rest);
+    out->buffer = buffer;
+    out->affine = affine && rest->op == OP_constant;
+    out->offset = out->affine ? rest->imm.i : 0;
+}
+
+bool operand_affine(const Schedule *s, const Node *operand, const Node *buffer, int64_t *stride,
+                    int64_t *offset) {
+    OperandStrides *found = s->operand[operand->id];
+    if (!found) found = s->operand[operand->id] = arena_new_array(s->arena, OperandStrides, 1);
+    if (found->buffer != buffer) find_strides(s, operand, buffer, found);
+    memcpy(stride, found->stride, sizeof *stride * operand->rank);
+    *offset = found->offset;
+    return found->affine;
 }
 
 /* Of an argument, or of a constant that is one; NULL: contiguous. */

@@ -60,6 +60,8 @@ struct Group {
     bool opened, emitted; /* its steps: what it reads is to come, then its own have */
 };
 
+typedef struct OperandStrides OperandStrides; /* real.c */
+
 typedef struct Schedule {
     Graph *graph;
     const DeviceMachine *machine; /* that the graph is to run on */
@@ -70,6 +72,7 @@ typedef struct Schedule {
     bool *real;          /* by node id */
     Group **group;       /* by node id: the group that computes a real node; NULL for inputs */
     Group ***reader;     /* by node id: vec of groups that have read it */
+    OperandStrides **operand; /* by node id: of tasks; NULL: nobody has asked */
     const Node **below;  /* by node id: what its views are of; itself, when it is no view */
     const Node **effect; /* by node id: a custom op with effects, to come before this one */
     bool *checked;       /* by node id: index values, complete before anybody reads through them */

@@ -17,15 +17,15 @@ kernel k0_lt_logical_and_logical_not_logical_and(outer a0:102, outer a1:120) til
   t8 = bool lt [a0], 101:i64
   t12 = bool lt [a0], 1:i64
   t15 = bool logical_and t8, t12
-  t21 = f32 load b0[(((a0*120) + a1) + 11880)] if t15
-  t22 = bool logical_not t12
-  t23 = bool logical_and t8, t22
-  t27 = f32 load b0[(((a0*120) + a1) + -120)] if t23
-  t28 = f32 where t12, t21, t27
-  t29 = bool logical_not t8
-  t33 = f32 load b0[(((a0*120) + a1) + -12120)] if t29
-  t34 = f32 where t8, t28, t33
-  store b1[((a0*120) + a1)] = t34
+  t20 = f32 load b0[(((a0*120) + a1) + 11880)] if t15
+  t21 = bool logical_not t12
+  t22 = bool logical_and t8, t21
+  t25 = f32 load b0[(((a0*120) + a1) + -120)] if t22
+  t26 = f32 where t12, t20, t25
+  t27 = bool logical_not t8
+  t30 = f32 load b0[(((a0*120) + a1) + -12120)] if t27
+  t31 = f32 where t8, t26, t30
+  store b1[((a0*120) + a1)] = t31
 }
 kernel k1_lt_logical_and_logical_not_logical_and(outer a0:102, outer a1:122) tile split 1 {
   b0: in f32[12240]
@@ -46,7 +46,7 @@ kernel k1_lt_logical_and_logical_not_logical_and(outer a0:102, outer a1:122) til
 kernel k2_sum(outer a0:100, outer a1:120, inner a2:3, inner a3:3) tile split 1 {
   b0: in f32[12444]
   b1: out f32[12000]
-  t34 = f32 load b0[((((a0*122) + a1) + (a2*122)) + a3)]
-  t35 = f32 reduce sum t34
-  store b1[((a0*120) + a1)] = t35
+  t33 = f32 load b0[((((a0*122) + a1) + (a2*122)) + a3)]
+  t34 = f32 reduce sum t33
+  store b1[((a0*120) + a1)] = t34
 }

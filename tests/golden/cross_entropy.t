@@ -24,9 +24,9 @@ kernel k0_amax_sub_exp_nonpositive_sum(outer a0:256, inner a1:1000) row split 1 
 kernel k1_ne_where(outer a0:256) tile split 1 {
   b0: in i64[256]
   b1: out i64[256]
-  t2 = i64 load b0[a0]
-  t4 = bool ne t2, -100:i64
-  t5 = i64 where t4, t2, 0:i64
+  t1 = i64 load b0[a0]
+  t3 = bool ne t1, -100:i64
+  t5 = i64 where t3, t1, 0:i64
   store b1[a0] = t5
 }
 kernel k2_ne_log_sub_where(inner a0:256) row split 1 {

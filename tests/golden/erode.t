@@ -10,7 +10,7 @@ graph(x: f32[100, 120]) {
 kernel k0_amin(outer a0:96, outer a1:116, inner a2:5, inner a3:5) tile split 1 {
   b0: in f32[12000]
   b1: out f32[11136]
-  t34 = f32 load b0[((((a0*120) + a1) + (a2*120)) + a3)]
-  t35 = f32 reduce amin t34
-  store b1[((a0*116) + a1)] = t35
+  t33 = f32 load b0[((((a0*120) + a1) + (a2*120)) + a3)]
+  t34 = f32 reduce amin t33
+  store b1[((a0*116) + a1)] = t34
 }

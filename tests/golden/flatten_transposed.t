@@ -7,7 +7,7 @@ graph(x: f32[8, 6, 6, 64]) {
 kernel k0_mul(outer a0:8, outer a1:64, outer a2:36) tile split 1 {
   b0: in f32[18432]
   b1: out f32[18432]
-  t29 = f32 load b0[(((a0*2304) + a1) + (a2*64))]
-  t31 = f32 mul t29, 2.0:f32
-  store b1[(((a0*2304) + (a1*36)) + a2)] = t31
+  t25 = f32 load b0[(((a0*2304) + a1) + (a2*64))]
+  t27 = f32 mul t25, 2.0:f32
+  store b1[(((a0*2304) + (a1*36)) + a2)] = t27
 }

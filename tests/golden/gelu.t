@@ -22,13 +22,13 @@ graph(arg0: f32[64, 1024]) {
 kernel k0_mul_add_mul_sigmoid(outer a0:65536) tile split 1 {
   b0: in f32[65536]
   b1: out f32[65536]
-  t6 = f32 load b0[a0]
-  t7 = f32 mul t6, t6
-  t8 = f32 mul t7, t6
-  t10 = f32 mul t8, 0.044714998453855515:f32
-  t11 = f32 add t6, t10
-  t13 = f32 mul t11, 1.5957691669464111:f32
-  t14 = f32 sigmoid t13
-  t15 = f32 mul t6, t14
-  store b1[a0] = t15
+  t5 = f32 load b0[a0]
+  t6 = f32 mul t5, t5
+  t7 = f32 mul t6, t5
+  t9 = f32 mul t7, 0.044714998453855515:f32
+  t10 = f32 add t5, t9
+  t12 = f32 mul t10, 1.5957691669464111:f32
+  t13 = f32 sigmoid t12
+  t14 = f32 mul t5, t13
+  store b1[a0] = t14
 }

@@ -33,9 +33,9 @@ kernel k0_lt_ge_lt_logical_and(outer a0:2, outer a1:24) tile split 1 {
   t34 = f32 neg t33
   t35 = bool logical_not t26
   t36 = bool logical_and t23, t35
-  t41 = f32 load b2[((a1 + (t11*16)) + -129)] if t36
-  t42 = f32 where t26, t34, t41
-  t44 = f32 where t22, t42, 7.0:f32
-  t46 = f32 where t8, t44, 0.0:f32
-  store b3[((a0*24) + a1)] = t46
+  t39 = f32 load b2[((a1 + (t11*16)) + -129)] if t36
+  t40 = f32 where t26, t34, t39
+  t42 = f32 where t22, t40, 7.0:f32
+  t44 = f32 where t8, t42, 0.0:f32
+  store b3[((a0*24) + a1)] = t44
 }

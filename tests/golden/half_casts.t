@@ -15,24 +15,24 @@ graph(x: f32[100], i: i64[100]) {
 kernel k0_to(outer a0:100) tile split 1 {
   b0: in f32[100]
   b1: out f16[100]
-  t2 = f32 load b0[a0]
-  store b1[a0] = t2
+  t1 = f32 load b0[a0]
+  store b1[a0] = t1
 }
 kernel k1_mul_to_add(outer a0:100) tile split 1 {
   b0: in f32[100]
   b1: out bf16[100]
   b2: out f32[100]
-  t2 = f32 load b0[a0]
-  t4 = f32 mul t2, 2.0:f32
-  t5 = f32 to bf16 t4
-  t7 = f32 add t5, 1.0:f32
-  store b1[a0] = t4
-  store b2[a0] = t7
+  t1 = f32 load b0[a0]
+  t3 = f32 mul t1, 2.0:f32
+  t4 = f32 to bf16 t3
+  t6 = f32 add t4, 1.0:f32
+  store b1[a0] = t3
+  store b2[a0] = t6
 }
 kernel k2_to(outer a0:100) tile split 1 {
   b0: in i64[100]
   b1: out bf16[100]
-  t2 = i64 load b0[a0]
-  t4 = f32 to f32 t2
-  store b1[a0] = t4
+  t1 = i64 load b0[a0]
+  t3 = f32 to f32 t1
+  store b1[a0] = t3
 }

@@ -10,9 +10,9 @@ graph(x: f32[1, 8, 16, 16], w: f32[8, 8, 3, 3]) {
 --- loops
 kernel k0_relu(outer a0:2048) tile split 1 {
   b0: inout f32[2048]
-  t12 = f32 load b0[a0]
-  t13 = f32 relu t12
-  store b0[a0] = t13
+  t8 = f32 load b0[a0]
+  t9 = f32 relu t8
+  store b0[a0] = t9
 }
 kernel k1_ge_logical_and_where_amax(outer a0:8, outer a1:8, outer a2:8, inner a3:3, inner a4:3) tile split 1 {
   b0: in f32[2048]
@@ -20,8 +20,8 @@ kernel k1_ge_logical_and_where_amax(outer a0:8, outer a1:8, outer a2:8, inner a3
   t48 = bool ge [(((a1*2) + a3) + -1)], 0:i64
   t51 = bool ge [(((a2*2) + a4) + -1)], 0:i64
   t52 = bool logical_and t48, t51
-  t69 = f32 load b0[((((((a0*256) + (a1*32)) + (a2*2)) + (a3*16)) + a4) + -17)] if t52
-  t71 = f32 where t52, t69, -inf:f32
-  t72 = f32 reduce amax t71
-  store b1[(((a0*64) + (a1*8)) + a2)] = t72
+  t64 = f32 load b0[((((((a0*256) + (a1*32)) + (a2*2)) + (a3*16)) + a4) + -17)] if t52
+  t66 = f32 where t52, t64, -inf:f32
+  t67 = f32 reduce amax t66
+  store b1[(((a0*64) + (a1*8)) + a2)] = t67
 }

@@ -16,8 +16,8 @@ graph(x: f32[64], i: i64[200000], s: f32[200000], y: f32[64]) {
 kernel k0_copy(outer a0:64) tile split 1 {
   b0: in f32[64]
   b1: out f32[64]
-  t2 = f32 load b0[a0]
-  store b1[a0] = t2
+  t1 = f32 load b0[a0]
+  store b1[a0] = t1
 }
 kernel k1_mul_scatter_add(inner a0:200000) row split 36 {
   b0: in f32[200000]
@@ -31,8 +31,8 @@ kernel k1_mul_scatter_add(inner a0:200000) row split 36 {
 kernel k2_copy(outer a0:64) tile split 1 {
   b0: in f32[64]
   b1: out f32[64]
-  t2 = f32 load b0[a0]
-  store b1[a0] = t2
+  t1 = f32 load b0[a0]
+  store b1[a0] = t1
 }
 kernel k3_scatter(inner a0:200000) row split 1 {
   b0: in f32[200000]

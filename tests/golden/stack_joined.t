@@ -39,12 +39,12 @@ kernel k0_lt_logical_not_where_add(outer a0:40, outer a1:60) tile split 1 {
   t18 = f32 where t8, t14, t17
   t20 = f32 add t18, 0.0:f32
   t22 = bool lt [a0], 39:i64
-  t31 = f32 load b0[(((a0*60) + a1) + 2460)] if t22
-  t32 = bool logical_not t22
-  t36 = f32 load b0[(((a0*60) + a1) + 60)] if t32
-  t37 = f32 where t22, t31, t36
-  t38 = f32 add t20, t37
-  t43 = f32 load b0[(((a0*60) + a1) + 4800)]
-  t44 = f32 add t38, t43
-  store b1[((a0*60) + a1)] = t44
+  t28 = f32 load b0[(((a0*60) + a1) + 2460)] if t22
+  t29 = bool logical_not t22
+  t31 = f32 load b0[(((a0*60) + a1) + 60)] if t29
+  t32 = f32 where t22, t28, t31
+  t33 = f32 add t20, t32
+  t37 = f32 load b0[(((a0*60) + a1) + 4800)]
+  t38 = f32 add t33, t37
+  store b1[((a0*60) + a1)] = t38
 }

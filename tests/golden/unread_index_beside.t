@@ -13,8 +13,8 @@ kernel k0_maximum_square(outer a0:20) tile split 1 {
   b0: in i64[20]
   b1: out i64[20]
   b2: out i64[20]
-  t2 = i64 load b0[a0]
-  t3 = i64 maximum t2, 0:i64
+  t1 = i64 load b0[a0]
+  t3 = i64 maximum t1, 0:i64
   t4 = i64 square t3
   store b1[a0] = t3
   store b2[a0] = t4

@@ -152,6 +152,58 @@ static void varying_axes_print_and_read_back(void **state) {
     assert_true(stride_varies(kernel, 8) && !stride_varies(kernel, 3) && !stride_varies(kernel, 0));
 }
 
+/* ---- keys ----------------------------------------------------------------------------------- */
+
+#define KEYED(name, axes, split, buffers, first, body)                                             \
+    "kernel " name "(" axes ") row split " split " {\n" buffers first body "}\n"
+#define AXES "outer a0:4, inner a1:3"
+#define BUFFERS "  b0: in f32[12]\n  b1: in f32[12]\n  b2: out f32[12]\n"
+#define BODY                                                                                       \
+    "  t2 = f32 load b0[((a0*3) + a1)]\n  t3 = f32 add t2, 1.0:f32\n"                              \
+    "  store b2[((a0*3) + a1)] = t3\n"
+#define PLAIN KEYED("k", AXES, "1", BUFFERS, "", BODY)
+
+static void expect_key(const char *text, bool same) {
+    uint64_t key[2], plain[2];
+    const Kernel *kernel = kernel_parse(arena, text);
+    if (!kernel) fail_msg("%s: %s", cb_error(), text);
+    kernel_key(kernel, arena, key);
+    kernel_key(kernel_parse(arena, PLAIN), arena, plain);
+    if ((key[0] == plain[0]) != same || (key[1] == plain[1]) != same)
+        fail_msg("%s key as\n%s\n%s", same ? "another" : "the same", PLAIN, text);
+}
+
+/* Names and dead expressions are no part of a kernel; all else is. */
+static void keys_tell_kernels_apart(void **state) {
+    (void)state;
+    expect_key(KEYED("other", AXES, "1", BUFFERS, "", BODY), true);
+    expect_key(KEYED("k", AXES, "1", BUFFERS, "  t9 = f32 load b1[a0]\n", BODY), true);
+    expect_key(KEYED("k", "outer a0:5, inner a1:3", "1", BUFFERS, "", BODY), false);
+    expect_key(KEYED("k", "outer a0:4+, inner a1:3", "1", BUFFERS, "", BODY), false);
+    expect_key(KEYED("k", "outer a0:4, outer a1:3", "1", BUFFERS, "", BODY), false);
+    expect_key(KEYED("k", AXES, "2", BUFFERS, "", BODY), false);
+    static const char *const other[][2] = {{"row", "tile"},
+                                           {"b0: in f32[12]", "b0: in f32[13]"},
+                                           {"b0: in f32[12]", "b0: in f16[12]"},
+                                           {"b2: out", "b2: inout"},
+                                           {"load b0[", "load b1["},
+                                           {"1.0:f32", "2.0:f32"},
+                                           {"add t2", "sub t2"},
+                                           {"t2, 1.0:f32", "1.0:f32, t2"},
+                                           {"+ a1)] = t3", "+ a1)] = t2"},
+                                           {"store b2[((a0*3) + a1)]", "store b2[a1]"},
+                                           {"store", "last"},
+                                           {"= t3", "= t3 if true:bool"}};
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        const char *at = strstr(PLAIN, other[i][0]);
+        assert_non_null(at);
+        Buffer text = buffer_new(arena);
+        put_bytes(&text, PLAIN, (size_t)(at - PLAIN));
+        putf(&text, "%s%s", other[i][1], at + strlen(other[i][0]));
+        expect_key(buffer_text(&text), false);
+    }
+}
+
 static void deep_parentheses_are_refused(void **state) {
     (void)state;
     char text[600] = HEAD " t0 = f32 load b0[";
@@ -313,6 +365,7 @@ int main(void) {
         ONE(axes_beyond_the_bits_are_refused),
         ONE(deep_parentheses_are_refused),
         ONE(varying_axes_print_and_read_back),
+        ONE(keys_tell_kernels_apart),
         ONE(every_form_prints_and_reads_back),
         ONE(integers_that_are_no_positions_print_by_name),
         ONE(positions_hold_what_negative_numbers_divide),

@@ -29,14 +29,14 @@ static cb_tensor *wave(int64_t rows, int64_t columns) {
     return cb_reshape(cb_sin(cb_mul(x, 0.37)), cb_dims(rows, columns));
 }
 
-/* The function for rows of 48 (by_row: rows of varying length), of sizes low, low + step ...; how
- * many of them were compiled. */
-static int64_t sweep(cb_function_1 *function, const char *options, bool by_row, int low, int high,
-                     int step) {
+/* The function for so many columns (0: five rows of varying length), of sizes low, low + step ...;
+ * how many of them were compiled. */
+static int64_t sweep_columns(cb_function_1 *function, const char *options, int columns, int low,
+                             int high, int step) {
     cb_function *fast = cb_compile(function, options);
     for (int n = low; n < high; n += step) {
         cb_scope_open();
-        cb_tensor *x = by_row ? wave(5, n) : wave(n, 48);
+        cb_tensor *x = columns ? wave(n, columns) : wave(5, n);
         expect_tensor(cb_call(fast, x), function(x), 2e-5, 2e-5);
         cb_scope_close();
     }
@@ -45,6 +45,11 @@ static int64_t sweep(cb_function_1 *function, const char *options, bool by_row, 
     assert_int_equal(cb_stats(fast).eager_calls, 0);
     cb_function_free(fast);
     return compiled;
+}
+
+static int64_t sweep(cb_function_1 *function, const char *options, bool by_row, int low, int high,
+                     int step) {
+    return sweep_columns(function, options, by_row ? 0 : 48, low, high, step);
 }
 
 static const struct {
@@ -72,6 +77,12 @@ static void test_every_size(void **state) {
         if (compiled > functions[k].most)
             FAIL("%s was compiled %d times", functions[k].name, (int)compiled);
     }
+}
+
+/* Rows of GPT-2's width: one thread's work each, whether 8 of them are there, 11 or 16. */
+static void test_wide_rows(void **state) {
+    (void)state;
+    assert_in_range(sweep_columns(normalized, "", 768, 8, 24, 1), 1, 2);
 }
 
 static void test_options(void **state) {
@@ -207,6 +218,7 @@ int main(void) {
         cmocka_unit_test(test_options),       cmocka_unit_test(test_marks),
         cmocka_unit_test(test_entries_leave), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_every_size),    cmocka_unit_test(test_kinds_of_sizes),
+        cmocka_unit_test(test_wide_rows),
     };
     return run_counted(tests);
 }
