@@ -21,6 +21,18 @@ static int add_value(Recording *recording, const TraceValue *made,
     return number;
 }
 
+bool functional_reserve(Recording *recording, const Trace *known) {
+    Trace *trace = recording->trace;
+    Arena *arena = recording->graph->arena;
+    if (!known) return true;
+    if (arena_guard(trace->arena) || arena_guard(arena)) return false;
+    int values = length(known->value);
+    trace->op = vec_grow(trace->arena, NULL, length(known->op), sizeof *trace->op);
+    trace->value = vec_grow(trace->arena, NULL, values, sizeof *trace->value);
+    recording->value = vec_grow(arena, NULL, values, sizeof *recording->value);
+    return true;
+}
+
 bool functional_follows(Recording *recording, const Node *node) {
     const Graph *graph = recording->graph;
     int first = length(recording->followed), end = length(graph->node);

@@ -52,6 +52,9 @@ struct Recording {
     bool new_path;     /* there is nothing that it repeats */
 };
 
+/* Room for as many ops and values as are known, since what vectors outgrow stays with the entry;
+ * NULL: nothing is known. False: no memory. */
+bool functional_reserve(Recording *recording, const Trace *known);
 /* A real tensor becomes the next value and the next graph input. */
 int functional_add(Recording *recording, ValueKind kind, const Tensor *x);
 Node *functional_node(Recording *recording, int value);

@@ -296,10 +296,11 @@ bool trace_covers(const Trace *trace, const Trace *other) {
            numbers_hold(other, trace, length(trace->op), is_covered, NULL);
 }
 
-static void liken(Trace *trace, uint64_t word) {
-    for (int i = 0; i < 2; i++)
-        trace->likeness[i] = hash_mix(trace->likeness[i] + (uint64_t)i, word);
+static void mix(uint64_t key[2], uint64_t word) {
+    for (int i = 0; i < 2; i++) key[i] = hash_mix(key[i] + (uint64_t)i, word);
 }
+
+static void liken(Trace *trace, uint64_t word) { mix(trace->likeness, word); }
 
 static void liken_op(Trace *trace, const TraceOp *op) {
     liken(trace, (uint64_t)op->op << 32 | op->input_count);
@@ -312,37 +313,31 @@ static void liken_op(Trace *trace, const TraceOp *op) {
     const TraceBack *back = op->back;
     liken(trace, back ? (uint64_t)back->count << 2 | (uint64_t)back->leaves << 1 | back->graph : 0);
     for (int i = 0; back && i < back->count; i++) liken(trace, (uint64_t)back->wrt[i]);
+    const OpInfo *info = op_info(op->op);
+    for (int i = 0; i < info->param_count && op->word_count; i++)
+        if (info->param[i].type == PARAM_FLOAT && info->param[i].word >= 0)
+            mix(trace->floats, (uint64_t)op->word[info->param[i].word]);
 }
 
 void trace_make_likeness(Trace *trace) {
     liken(trace, (uint64_t)length(trace->op));
     for (int i = 0; i < length(trace->op); i++) liken_op(trace, &trace->op[i]);
-    for (int v = 0; v < length(trace->value); v++) liken(trace, trace->value[v].meta.dtype);
-}
-
-bool trace_resembles(const Trace *a, const Trace *b) {
-    return !memcmp(a->likeness, b->likeness, sizeof a->likeness);
-}
-
-static bool same_floats(const TraceOp *a, const TraceOp *b) {
-    const OpInfo *info = op_info(a->op);
-    for (int i = 0; i < info->param_count && a->word_count; i++) {
-        int word = info->param[i].word;
-        if (info->param[i].type == PARAM_FLOAT && word >= 0 && a->word[word] != b->word[word])
-            return false;
+    for (int v = 0; v < length(trace->value); v++) {
+        const Meta *meta = &trace->value[v].meta;
+        liken(trace, meta->dtype);
+        mix(trace->floats, meta->rank);
+        for (int d = 0; d < meta->rank; d++) mix(trace->sizes, (uint64_t)meta->size[d]);
     }
-    return true;
 }
+
+static bool same_key(const uint64_t a[2], const uint64_t b[2]) {
+    return a[0] == b[0] && a[1] == b[1];
+}
+
+bool trace_resembles(const Trace *a, const Trace *b) { return same_key(a->likeness, b->likeness); }
 
 bool trace_resized(const Trace *a, const Trace *b) {
-    bool same = trace_resembles(a, b), sizes = true;
-    for (int i = 0; same && i < length(a->op); i++) same = same_floats(&a->op[i], &b->op[i]);
-    for (int v = 0; same && v < length(a->value); v++) {
-        const Meta *p = &a->value[v].meta, *q = &b->value[v].meta;
-        same = p->rank == q->rank;
-        if (same) sizes &= !memcmp(p->size, q->size, sizeof *p->size * p->rank);
-    }
-    return same && !sizes;
+    return trace_resembles(a, b) && same_key(a->floats, b->floats) && !same_key(a->sizes, b->sizes);
 }
 
 /* ---- text ---------------------------------------------------------------------------------- */

@@ -155,7 +155,9 @@ typedef struct Trace {
     bool goes_on;         /* it ends at an event, not with the function (segment.c) */
     bool whole;           /* it goes on, and nothing of it may wait: it writes, or has effects */
     int draws;            /* it goes on, and takes so many random states */
-    uint64_t likeness[2];
+    uint64_t likeness[2]; /* trace_make_likeness */
+    uint64_t floats[2];   /* and float attributes, and ranks */
+    uint64_t sizes[2];
     atomic_bool *crosses; /* it goes on: by root, whether somebody used it after the event */
 } Trace;
 
@@ -174,7 +176,8 @@ void trace_arguments(const Trace *done, const int64_t *argument, int count, cons
                      int64_t *out);
 /* True when every run that is one of `other` is one of `trace`, too. */
 bool trace_covers(const Trace *trace, const Trace *other);
-/* What trace_resembles compares, once the trace is complete: every two sizes of a function are. */
+/* Hashes of what trace_resembles and trace_resized compare, once the trace is complete: every two
+ * sizes of a function are compared. */
 void trace_make_likeness(Trace *trace);
 /* True when the ops are, and are called with the same values, whatever their sizes and numbers. */
 bool trace_resembles(const Trace *a, const Trace *b);

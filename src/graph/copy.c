@@ -97,7 +97,7 @@ Graph *graph_copy(const Graph *graph, Arena *arena) {
     Graph *copy = arena_alloc(arena, sizeof *copy);
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
     *copy = *graph;
-    copy->arena = arena, copy->table = map_new(arena);
+    copy->arena = arena, copy->table = map_new(arena), copy->attrs = map_new(arena);
     copy_nodes(copy, graph, now);
     copy->origin = (Origin){.call = NULL};
     copy->input = copy_list(arena, graph->input, now);

@@ -17,6 +17,7 @@ Graph *graph_new(Arena *arena) {
     graph->arena = arena;
     graph->ambient = ambient_of_op();
     graph->table = map_new(arena);
+    graph->attrs = map_new(arena);
     return graph;
 }
 
@@ -100,11 +101,17 @@ static const int64_t *copy_sizes(Graph *graph, const Meta *meta, Node *const *in
     return memcpy(arena_alloc(graph->arena, bytes), meta->size, bytes);
 }
 
-/* The whole struct, so that *node->attrs may be copied; unused words are zero. */
+/* The whole struct, so that *node->attrs may be copied; unused words are zero. Layers of a network
+ * have the same ones, so they share them: 384 bytes are five nodes. */
 static const Attrs *copy_attrs(Graph *graph, const Attrs *attrs, int words) {
     if (!words) return NULL;
-    Attrs *copy = arena_zalloc(graph->arena, sizeof *copy);
-    memcpy(copy->word, attrs->word, 8 * (size_t)words);
+    Attrs whole = {{0}};
+    memcpy(whole.word, attrs->word, 8 * (size_t)words);
+    uint64_t hash = hash_bytes(whole.word, 8 * (size_t)words, (uint64_t)words);
+    for (MapEntry *e = map_first(&graph->attrs, hash); e; e = map_next(e))
+        if (!memcmp(e->value, &whole, sizeof whole)) return e->value;
+    Attrs *copy = memcpy(arena_alloc(graph->arena, sizeof *copy), &whole, sizeof whole);
+    map_put(&graph->attrs, hash, copy);
     return copy;
 }
 

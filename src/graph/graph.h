@@ -78,7 +78,8 @@ typedef struct Declined { /* a composite that no template takes */
 
 typedef struct Graph {
     Arena *arena;
-    Map table;
+    Map table;          /* nodes */
+    Map attrs;          /* theirs, which nodes share */
     Node **node;        /* vec: every node, by id */
     Node **input;       /* vec: OP_input nodes, by number */
     Node **output;      /* vec */

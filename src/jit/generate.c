@@ -50,13 +50,12 @@ typedef struct Compilation {
 static int *find_same(const Plan *plan, Arena *arena) {
     int count = length(plan->kernel);
     int *same = arena_new_array(arena, int, count + 1);
-    uint64_t(*key)[2] = arena_alloc(arena, sizeof *key * (size_t)(count + 1));
     Map seen = map_new(arena);
     for (int k = 0; k < count; k++) {
-        kernel_key(plan->kernel[k], arena, key[k]);
-        const int *first = map_get(&seen, key[k][0]);
-        same[k] = first && key[*first][1] == key[k][1] ? *first : k;
-        if (!first) map_put(&seen, key[k][0], &same[k]);
+        const uint64_t *key = plan->kernel[k]->key;
+        const int *first = map_get(&seen, key[0]);
+        same[k] = first && plan->kernel[*first]->key[1] == key[1] ? *first : k;
+        if (!first) map_put(&seen, key[0], &same[k]);
     }
     return same;
 }

@@ -238,6 +238,17 @@ Kernel *kernel_copy(const Kernel *kernel, Arena *arena) {
     return copy;
 }
 
+Kernel *kernel_again(const Kernel *first, const Kernel *kernel, Arena *arena) {
+    Kernel *again = arena_alloc(arena, sizeof *again);
+    *again = *first;
+    again->buffer = NULL;
+    again->name = arena_text(arena, kernel->name);
+    again->origin = arena_text(arena, kernel->origin);
+    again->node_count = kernel->node_count;
+    for (int i = 0; i < length(kernel->buffer); i++) push(arena, again->buffer, kernel->buffer[i]);
+    return again;
+}
+
 /* ---- constructors ---------------------------------------------------------------------------- */
 
 Expr *expr_constant(Kernel *kernel, cb_dtype dtype, Scalar value) {

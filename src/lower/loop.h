@@ -114,6 +114,7 @@ struct Kernel {
     int64_t split;                  /* chunks of the inner range; 1: not split */
     int64_t outer_size, inner_size; /* products of the axes */
     int64_t bytes, operations;      /* of one run: traffic at the least, arithmetic in additions */
+    uint64_t key[2];                /* of a complete one: kernel_key */
     int node_count;                 /* graph nodes that it computes: what eager would launch */
     const char *origin;             /* their names: "exp, sum, div" */
 };
@@ -126,6 +127,8 @@ Kernel *kernel_over(const Kernel *kernel, Arena *arena);
 /* The same kernel with what it needs in another arena, so that the one that it was made in may go.
  * Expressions keep their numbers. */
 Kernel *kernel_copy(const Kernel *kernel, Arena *arena);
+/* A kernel with the key of first, which is in the arena: its body is that one's. */
+Kernel *kernel_again(const Kernel *first, const Kernel *kernel, Arena *arena);
 int kernel_axis(Kernel *kernel, int64_t size, bool inner);
 /* What choices of loops and forms go by: the size, and where it varies, up to TYPICAL_MOST, one for
  * all of them, so that kernels over other sizes are chosen alike. */

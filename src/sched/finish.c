@@ -327,13 +327,24 @@ static void move_bits(Schedule *s, Kernel *kernel) {
     *kernel = *moved;
 }
 
+/* Of the plan, with the same body: the layers of a network have few of them. */
+static const Kernel *find_kernel(const Schedule *s, const Kernel *kernel) {
+    const Kernel *first = map_get(&s->kernel, kernel->key[0]);
+    return first && first->key[1] == kernel->key[1] ? first : NULL;
+}
+
 static int add_kernel(Schedule *s, Kernel *kernel) {
     name_kernel(s, kernel);
     round_once(kernel);
     move_bits(s, kernel);
     compare_axes(s, kernel);
     choose_form(kernel, s->machine);
-    push(s->plan->arena, s->plan->kernel, kernel_copy(kernel, s->plan->arena));
+    kernel_key(kernel, s->arena, kernel->key);
+    const Kernel *first = find_kernel(s, kernel);
+    Arena *home = s->plan->arena;
+    Kernel *kept = first ? kernel_again(first, kernel, home) : kernel_copy(kernel, home);
+    if (!first) map_put(&s->kernel, kernel->key[0], kept);
+    push(home, s->plan->kernel, kept);
     return length(s->plan->kernel) - 1;
 }
 

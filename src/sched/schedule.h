@@ -77,6 +77,7 @@ typedef struct Schedule {
     const Node **effect; /* by node id: a custom op with effects, to come before this one */
     bool *checked;       /* by node id: index values, complete before anybody reads through them */
     CheckSet check;      /* of bases */
+    Map kernel;          /* by Kernel.key: those of the plan with a body of their own */
     int *value;          /* by node id: plan value, -1: none */
     const Node ***scatter; /* by mutation: vec of those that write to parts; NULL: it is whole */
     bool *scatters;        /* by node id: it is one of them */
