@@ -184,6 +184,32 @@ static void ranks_count(void **state) {
     cb_function_free(fast), cb_function_free(fixed);
 }
 
+static cb_tensor *chosen_op(cb_tensor *x) {
+    cb_tensor *(*const ops[])(cb_operand) = {cb_sin, cb_cos, cb_tan, cb_exp, cb_tanh};
+    return ops[kind](cb_operand_tensor(x));
+}
+
+static cb_tensor *rolled(cb_tensor *x) { return cb_roll(x, kind + 1, 0); }
+
+/* Other ops are no other sizes, and neither are other integers at the same size. */
+static void ops_and_integers_count(void **state) {
+    (void)state;
+    cb_set_option("notices", "0");
+    cb_set_option("recompile_limit", "3");
+    for (int way = 0; way < 2; way++) {
+        cb_function_1 *function = way ? rolled : chosen_op;
+        cb_function *fast = cb_compile(function, VM);
+        for (kind = 0; kind < 5; kind++) {
+            cb_tensor *x = wave(way ? 9 : kind + 2, 3);
+            expect_near(cb_call(fast, x), function(x));
+        }
+        assert_int_equal(cb_stats(fast).eager_calls, 2);
+        cb_function_free(fast);
+    }
+    cb_set_option("recompile_limit", "8");
+    cb_set_option("notices", "1");
+}
+
 /* ---- what leaves ----------------------------------------------------------------------------- */
 
 static int steps;
@@ -341,6 +367,7 @@ int main(void) {
         IN_SCOPE(async_sizes),
         IN_SCOPE(numbers_count),
         IN_SCOPE(ranks_count),
+        IN_SCOPE(ops_and_integers_count),
         IN_SCOPE(so_many_stay),
         IN_SCOPE(small_ones_stay),
         IN_SCOPE(recording_goes),
