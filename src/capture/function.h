@@ -201,6 +201,8 @@ void entry_drop_job(Entry *entry);                       /* before it is freed *
 /* sizes.c: which sizes of an entry, over these values, others have. Escapes through the trace's
  * arena. */
 PlanSizes sizes_choose(const Entry *entry, Tensor *const *value);
+/* Of an entry that begins where the call does: mostly it is the same over other sizes; or NULL. */
+const Trace *sizes_find_known(const Call *call);
 
 /* frozen.c: which captured tensors count as constants, into the entry and the options; whether x,
  * and all captured tensors, still are what they were. Escapes through the trace's arena. */

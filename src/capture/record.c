@@ -22,13 +22,6 @@ void record_free(Recording *recording) {
     memory_free(recording);
 }
 
-/* An entry that begins where the call does: mostly it is the same over other sizes. */
-static const Trace *find_known(const Call *call) {
-    const Entry *known = atomic_load(&call->function->first);
-    while (known && known->resumes) known = atomic_load(&known->next);
-    return known && !call->resumed ? known->trace : NULL;
-}
-
 static Recording *recording_new(const Call *call) {
     Recording *recording = memory_zalloc(sizeof *recording);
     Arena *arena = recording ? arena_new() : NULL;
@@ -38,7 +31,8 @@ static Recording *recording_new(const Call *call) {
         recording->place = PLACE_NOWHERE;
         recording->tracks = call->grad;
         recording->trace = trace_new();
-        if (recording->trace && functional_reserve(recording, find_known(call))) return recording;
+        if (recording->trace && functional_reserve(recording, sizes_find_known(call)))
+            return recording;
     }
     record_free(recording);
     return NULL;

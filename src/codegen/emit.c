@@ -103,9 +103,9 @@ void emit_store(Emit *e, int s, Phrase element) {
                         (Phrase[]){text_widen(e, dtype, element), value}, 2);
     value = text_narrow(e, dtype, value);
     e->usage->guards |= store->guard != NULL;
-    if (store->guard)
-        emit_line(e, "if (%s) %s = %s;", text_value(e, store->guard).text, element.text,
-                  value.text);
+    const char *guard = store->guard ? text_value(e, store->guard).text : e->mask;
+    if (guard)
+        emit_line(e, "if (%s) %s = %s;", guard, element.text, value.text);
     else
         emit_line(e, "%s = %s;", element.text, value.text);
 }

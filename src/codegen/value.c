@@ -162,9 +162,11 @@ static Phrase load_text(Emit *e, const Expr *x) {
     Phrase text = e->target->element(e, buffer, &e->load[x->id], x->input[0], guarded);
     e->usage->guards |= guarded;
     if (!e->load[x->id].wide) text = text_widen(e, e->kernel->buffer[buffer].dtype, text);
-    if (!guarded) return text;
+    bool masked = e->mask && expr_uses_axis(x, e->lane_axis);
+    if (!guarded && !masked) return text;
+    check(!guarded || !masked, "a load under a mask has a guard");
     Scalar zero = {.i = 0}; /* 0.0 has the same bits */
-    const char *guard = text_operand(e->arena, text_value(e, x->input[1]));
+    const char *guard = masked ? e->mask : text_operand(e->arena, text_value(e, x->input[1]));
     return text_of(TEXT_SELECT, arena_format(e->arena, "%s ? %s : %s", guard, text.text,
                                              literal_of(e, x->dtype, zero).text));
 }

@@ -42,7 +42,7 @@ static bool varies(const Kernel *kernel, bool inner) {
 /* Rows that are too short for lanes along them, of which there are many. Where their length varies,
  * few rows are as good either way, and where their number does, it does not decide. */
 static bool has_short_rows(const Kernel *kernel, const DeviceMachine *machine) {
-    int64_t across = machine->short_row * (returns_to_points(kernel) ? 2 : 1);
+    int64_t across = machine->short_row * (returns_to_points(kernel) ? 3 : 2) / 2;
     if (kernel->inner_size >= across) return false;
     if (varies(kernel, true)) return kernel->outer_size > MOST_VARYING_ROWS;
     return kernel->outer_size >= machine->many_rows || varies(kernel, false);

@@ -126,14 +126,21 @@ static const char *combined(CKernel *c, const Expr *x, Phrase a, Phrase b) {
     return text_combine(&c->e, x, a, b).text;
 }
 
+/* A lane that is left out has a term that changes nothing. */
+static Phrase masked(CKernel *c, const Expr *x, Phrase value) {
+    return text_of(TEXT_SELECT, arena_format(c->e.arena, "%s ? %s : %s", c->e.mask,
+                                             text_operand(c->e.arena, value), identity(c, x).text));
+}
+
 void c_accumulate(CKernel *c, const Expr *x, int pass) {
     Emit *e = &c->e;
     Phrase name = target_name(c, x, pass), value = text_value(e, x->input[0]);
-    if (c->shape != SHAPE_ROW || !is_extreme(x)) {
+    if (!e->mask && (c->shape != SHAPE_ROW || !is_extreme(x))) {
         emit_line(e, "%s = %s;", name.text, combined(c, x, name, value));
         return;
     }
     if (by_order(c, x)) value = ordered(c, x, value);
+    if (e->mask) value = masked(c, x, value);
     Phrase term = text_name(arena_format(e->arena, "x%u", x->id));
     emit_line(e, "const %s %s = %s;", term_type(c, x), term.text, value.text);
     emit_line(e, "%s = %s;", name.text, combined(c, x, name, term));

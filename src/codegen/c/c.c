@@ -303,6 +303,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     hole_declare(usage->holes, length(kernel->buffer), out);
     bind_buffers(c);
     keep_rows(c);
+    c_hide_run(c);
     c_declare_strides(c);
     if (c->columns) c_repeat_columns(c);
     if (c->split) {

@@ -41,6 +41,8 @@ struct CKernel {
     bool tail;         /* runs need not be a multiple of strip */
     bool in_strip;     /* lane l of the run is lane j of its strip */
     bool in_tail;      /* the same, behind the last strip */
+    bool masked;       /* which has whole vectors there, and Emit.mask */
+    bool hides_run;    /* its length is not in the text: c_hide_run */
     bool scalar;       /* its lanes are no vectors */
     bool split;
     int64_t weave;   /* of an ARRAY kernel: rows that lie apart and are walked side by side; or 0 */
@@ -151,6 +153,7 @@ bool c_collect(CKernel *c, int pass); /* the region of one sweep; false: it has 
 void c_lane_loop(CKernel *c, int pass);
 /* Before the lanes of a strip: its scans become arrays (scan.c). start: of the strip in the run. */
 void c_scan_strip(CKernel *c, int pass, const char *start, const char *count);
+void c_hide_run(CKernel *c); /* declares the length of the run for all sweeps, where it is hidden */
 void c_row_of_piece(CKernel *piece, int pass); /* its region is collected */
 /* Sweep of one pass over the inner axes, with everything that has to be computed before it. */
 void c_sweep(CKernel *c, int pass);

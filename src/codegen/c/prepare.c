@@ -5,6 +5,7 @@
  * c.c writes the frame and sweep.c the inside. */
 #include "codegen/c/kernel.h"
 
+#include "base/cpu.h"
 #include "base/round.h"
 
 enum {
@@ -20,6 +21,7 @@ enum {
     SUM_BLOCK = 1024,       /* the same without strips */
     STRIP_BYTES = 128,      /* of a strip: two vectors of AVX-512, whose sums do not wait */
     SCAN_BYTES = 1024,      /* of a strip of scans: vectors do not wait for the loop before */
+    MASKED_BYTES = 4,       /* AVX2 leaves out lanes of four and eight bytes alone */
     LINE_BYTES = 64,
     WEAVE_ROWS = 4, /* of scans at a time: with what they write, less lines than a set has */
     WEAVE_LANES = 16,
@@ -236,6 +238,16 @@ static int64_t run_of(const CKernel *c) {
     return part ? row / 2 : lanes;
 }
 
+/* Whether the compiler must not see the length of a run that has a tail: it makes vectors of just
+ * so many lanes of it, and where an accumulator is stored by one, whoever reads the whole one
+ * waits. AVX2's masks are as slow as that. */
+static bool run_is_hidden(const CKernel *c, int64_t strip) {
+    const Axis *axis = &c->e.kernel->axis[c->e.lane_axis];
+    bool cut = c->lanes || c->range || c->split, folds = length(c->e.info.reduce) > 0;
+    return cpu_level() >= CPU_V4 && folds && !axis->varies && !cut && axis->size > strip / 2 &&
+           axis->size % (strip / 2) != 0;
+}
+
 static void choose_strip(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     if (c->shape != SHAPE_ROW) return;
@@ -254,7 +266,8 @@ static void choose_strip(CKernel *c) {
     }
     bool open = kernel->axis[c->e.lane_axis].varies && !c->any_stream; /* others are no multiple */
     c->tail = !whole || open;
-    c->strip = open || ((whole || !c->any_stream) && run >= strip) ? strip : 0;
+    bool long_enough = run >= strip || run_is_hidden(c, strip);
+    c->strip = open || ((whole || !c->any_stream) && long_enough) ? strip : 0;
 }
 
 static const char *origin(const CKernel *c) {
@@ -265,12 +278,14 @@ static const char *origin(const CKernel *c) {
     return c->split && c->e.lane_axis == c->e.kernel->outer_count ? "begin" : NULL;
 }
 
-/* Inner points that arrays have room for: where sizes vary, those of the next power of two. */
+/* Inner points that arrays have room for: where sizes vary, those of the next power of two, and in
+ * whole vectors where the compiler must not find out how long a row is. */
 int64_t c_room_of_rows(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     bool varies = false;
     for (int a = kernel->outer_count; a < length(kernel->axis); a++)
         varies |= kernel->axis[a].varies;
+    if (!varies && c->shape == SHAPE_ROW) return (kernel->inner_size + 63) / 64 * 64;
     if (!varies) return kernel->inner_size;
     int64_t room = TYPICAL_MOST;
     while (room < kernel->inner_size) room *= 2;
@@ -317,6 +332,30 @@ static void choose_calls(CKernel *c) {
     e->apart &= cost > APART_ARITHMETIC;
 }
 
+/* All elements have four bytes, and nothing is there that gcc leaves scalar below a condition
+ * (calls), or compiles wrongly (loads that have one already: PRAGMAS). */
+static bool may_mask(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    for (int b = 0; b < length(kernel->buffer); b++)
+        if (cb_dtype_size(kernel->buffer[b].dtype) != MASKED_BYTES) return false;
+    for (int s = 0; s < c->store_count; s++)
+        if (kernel->store[s].guard || kernel->store[s].mode != STORE_SET) return false;
+    for (int id = 0; id < c->e.count; id++) {
+        const Expr *x = kernel->expr[id];
+        if (!c->e.info.expr[id].users && !c->e.info.expr[id].index_only) continue;
+        bool guarded = x->op == EX_load && x->input_count > 1;
+        if (guarded || emit_calls_apart(&c->e, x)) return false;
+    }
+    return !kernel_has_scan(kernel);
+}
+
+/* Lanes of the tail are left out by a mask where their number is not in the text. */
+static void choose_masks(CKernel *c) {
+    if (!c->strip || !c->tail || !may_mask(c)) return;
+    c->hides_run = run_is_hidden(c, c->strip);
+    c->masked = c->hides_run || c->e.kernel->axis[c->e.lane_axis].varies;
+}
+
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
@@ -348,5 +387,6 @@ CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *
     c->reduce_count = length(e->info.reduce);
     keep_columns(c);
     if (c->columns) c_choose_outs(c); /* anew: where rows are kept, no sweep is flat */
+    choose_masks(c);
     return c;
 }

@@ -19,8 +19,7 @@
 #include "codegen/c/kernel.h"
 
 enum {
-    PREFETCH_BYTES_MIN = 1 << 20, /* a smaller buffer is in a cache already */
-    MASKED_BYTES = 4              /* AVX2 leaves out lanes of four and eight bytes alone */
+    PREFETCH_BYTES_MIN = 1 << 20 /* a smaller buffer is in a cache already */
 };
 
 /* ---- body -------------------------------------------------------------------------------- */
@@ -75,32 +74,12 @@ static void prefetch(CKernel *c) {
     }
 }
 
-/* Whether lanes of the tail are left out by a mask, where their number is not in the text (else the
- * compiler has vectors of just so many). All elements have four bytes then, and nothing is there
- * that gcc leaves scalar below a condition (calls), or compiles wrongly (loads that have one
- * already: PRAGMAS). */
-static bool masks_lanes(const CKernel *c) {
-    const Kernel *kernel = c->e.kernel;
-    if (!kernel->axis[c->e.lane_axis].varies || kernel_has_scan(kernel)) return false;
-    for (int b = 0; b < length(kernel->buffer); b++)
-        if (cb_dtype_size(kernel->buffer[b].dtype) != MASKED_BYTES) return false;
-    for (int s = 0; s < c->store_count; s++)
-        if (kernel->store[s].guard || kernel->store[s].mode != STORE_SET) return false;
-    for (int id = 0; id < c->e.count; id++) {
-        const Expr *x = kernel->expr[id];
-        if (!c->e.local[id].needed) continue;
-        bool guarded = x->op == EX_load && x->input_count > 1;
-        if (guarded || emit_calls_apart(&c->e, x)) return false;
-    }
-    return true;
-}
-
 /* What is left of a run behind its last whole strip: in two parts under masks, each a vector where
  * these are the widest; else lane by lane, in so many as there are. */
 static void tail_loop(CKernel *c, int pass) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
-    bool masked = masks_lanes(c);
+    bool masked = c->masked;
     long long strip = (long long)c->strip, part = strip / 2;
     emit_block(e);
     c_declare_outs(c, pass, c->strip);
@@ -117,7 +96,8 @@ static void tail_loop(CKernel *c, int pass) {
         emit_open(e, "for (int i = 0; i < MASKED(%lld, n - whole); i++)", part);
         emit_line(e, "const int j = part + i;");
         emit_line(e, "const int64_t l = rest + i;");
-        emit_open(e, "if (MASKED(i < n - whole - part, 1))");
+        emit_line(e, "const int on = MASKED(i < n - whole - part, 1);");
+        e->mask = "on";
     } else {
         emit_directive(e, "#pragma omp simd");
         emit_open(e, "for (int j = 0; j < n - whole; j++)");
@@ -126,9 +106,9 @@ static void tail_loop(CKernel *c, int pass) {
     c->in_tail = true;
     body(c, pass);
     c->in_tail = false;
+    e->mask = NULL;
     emit_close(e);
     if (masked) {
-        emit_close(e);
         emit_line(e, "rest += %lld;", part);
         emit_close(e);
     }
@@ -233,12 +213,18 @@ static void row_lanes(CKernel *c, int pass) {
     } else if (c->range || (c->split && axis == e->kernel->outer_count)) {
         emit_line(e, "const int n = (int)(%s - %s);", high, low);
     } else {
-        emit_line(e, "const int n = %s;", high);
+        emit_line(e, "const int n = %s;", c->hides_run ? "run" : high);
     }
     c_begin_partials(c, pass);
     c_lane_loop(c, pass);
     c_end_partials(c, pass);
     if (c->lanes) emit_close(e);
+}
+
+void c_hide_run(CKernel *c) {
+    if (!c->hides_run) return;
+    emit_line(&c->e, "int run = %s;", bound(c, c->e.lane_axis, true));
+    emit_line(&c->e, "__asm__(\"\" : \"+r\"(run));");
 }
 
 void c_row_of_piece(CKernel *piece, int pass) {

@@ -1,0 +1,115 @@
+/* Generated C of rows whose last vector is not full: where the compiler does not see how many lanes
+ * it has, the others are left out by a mask. They load nothing, store nothing and add nothing. */
+#include "test_support.h"
+
+#include "base/cpu.h"
+#include "kernel_run.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { TEXT = 900, ROWS = 7 };
+
+/* Shares of exp(x) beside the row's greatest one, and the row's sum: three sweeps. */
+static char *shares(const char *dtype, int n, bool varies) {
+    char *text = malloc(TEXT);
+    snprintf(text, TEXT,
+             "kernel shares_%s_%d_%d(outer a0:%d, inner a1:%d%s) row split 1 { b0: in %s[%d]"
+             " b1: out %s[%d] b2: out %s[%d] t0 = %s load b0[((a0*%d)+a1)] t1 = %s reduce amax t0"
+             " t2 = %s sub t0, t1 t3 = %s exp t2 t4 = %s reduce sum t3 t5 = %s div t3, t4"
+             " store b1[((a0*%d)+a1)] = t5 store b2[a0] = t4 }",
+             dtype, n, varies, ROWS, n, varies ? "+" : "", dtype, ROWS * n, dtype, ROWS * n, dtype,
+             ROWS, dtype, n, dtype, dtype, dtype, dtype, dtype, n);
+    return text;
+}
+
+/* Integers, where a lane that is left out divides by 0; a product and a minimum of quotients. */
+static char *quotients(int n, bool varies) {
+    char *text = malloc(TEXT);
+    snprintf(text, TEXT,
+             "kernel quotients_%d_%d(outer a0:%d, inner a1:%d%s) row split 1 { b0: in i32[%d]"
+             " b1: in i32[%d] b2: out i32[%d] b3: out i32[%d] t0 = i32 load b0[((a0*%d)+a1)]"
+             " t1 = i32 load b1[((a0*%d)+a1)] t2 = i32 floor_divide t0, t1"
+             " t3 = i32 reduce prod t2 t4 = i32 reduce amin t2"
+             " store b2[a0] = t3 store b3[a0] = t4 }",
+             n, varies, ROWS, n, varies ? "+" : "", ROWS * n, ROWS * n, ROWS, ROWS, n, n);
+    return text;
+}
+
+static bool masks(const char *text) {
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Buffer code = buffer_new(arena);
+    c_render_kernel(kernel_parse(arena, text), NULL, &code);
+    bool has = strstr(buffer_text(&code), "const int on = MASKED(") != NULL;
+    assert_int_equal(strstr(buffer_text(&code), "__asm__") != NULL,
+                     has && !strstr(text, "+)")); /* hidden, where it does not vary */
+    arena_free(arena);
+    return has;
+}
+
+static void values_are_those_of_the_row(void **state) {
+    (void)state;
+    static const int lengths[] = {3, 9, 16, 17, 24, 31, 32, 33, 40, 48, 63, 100, 257, 300};
+    enum { LENGTHS = sizeof lengths / sizeof *lengths };
+    for (int varies = 0; varies < 2; varies++) {
+        char *text[3 * LENGTHS];
+        for (int i = 0; i < LENGTHS; i++) {
+            int n = lengths[i];
+            text[3 * i] = shares("f32", n, varies);
+            text[3 * i + 1] = shares("f64", n, varies);
+            text[3 * i + 2] = quotients(n, varies);
+            bool hidden = cpu_level() >= CPU_V4 && n > 16 && n % 16;
+            assert_int_equal(masks(text[3 * i]), varies || hidden);
+            assert_false(masks(text[3 * i + 1])); /* of eight bytes */
+        }
+        check_all((const char *const *)text, 3 * LENGTHS);
+        for (int i = 0; i < 3 * LENGTHS; i++) free(text[i]);
+    }
+}
+
+/* The end of a page that has none behind it. */
+static float *end_of_memory(size_t floats) {
+    enum { PAGES = 8 << 12 };
+    char *pages =
+        mmap(NULL, PAGES + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(mprotect(pages + PAGES, 4096, PROT_NONE), 0);
+    return (float *)(void *)(pages + PAGES) - floats;
+}
+
+static void run_at_the_end(const char *text, int n) {
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    const Kernel *kernel = kernel_parse(arena, text);
+    Code *code = compile(&kernel, 1, arena);
+    float *x = end_of_memory((size_t)(ROWS * n)), *y = end_of_memory((size_t)(ROWS * n));
+    float *sums = end_of_memory(ROWS), sum = 0;
+    for (int k = 0; k < ROWS * n; k++) x[k] = (float)(k % 7);
+    code_function(code, kernel->name)((void *[]){x, y, sums}, 0, ROWS, 0, NULL);
+    for (int k = 0; k < n; k++) sum += y[(ROWS - 1) * n + k];
+    assert_true(fabsf(sum - 1) < 1e-5F);
+    code_release(code);
+    arena_free(arena);
+}
+
+static void nothing_is_met_behind_the_last_row(void **state) {
+    (void)state;
+    static const int lengths[] = {5, 17, 30, 33, 47, 100};
+    for (int i = 0; i < 12; i++) {
+        char *text = shares("f32", lengths[i / 2], i % 2);
+        run_at_the_end(text, lengths[i / 2]);
+        free(text);
+    }
+}
+
+int main(void) {
+    cb_set_option("cache", "0");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_those_of_the_row),
+        cmocka_unit_test(nothing_is_met_behind_the_last_row),
+    };
+    int failed = cmocka_run_group_tests_name("codegen of masks", tests, NULL, NULL);
+    cb_cleanup();
+    return failed;
+}
