@@ -242,12 +242,25 @@ Entry *entry_widest(Entry *entry) {
     return entry;
 }
 
+/* Whether what crosses the end of the other one does so here, too. Of two that were recorded at
+ * once the one that lets less cross may come later. */
+static bool crosses_all(const Trace *trace, const Trace *other) {
+    bool all = true;
+    for (int i = 0; i < length(other->escaped) && other->goes_on && all; i++) {
+        all = false;
+        for (int k = 0; k < length(trace->escaped) && !all; k++)
+            all = trace->escaped[k] == other->escaped[i];
+    }
+    return all;
+}
+
 /* True when every call that `other` takes is one for the entry, too. */
 static bool covers(const Entry *entry, const Entry *other) {
     bool same = entry->resumes == other->resumes && entry->input_count == other->input_count &&
                 ambient_equal(entry->ambient, other->ambient);
     for (int i = 0; same && i < entry->input_count; i++) same = entry->first[i] == other->first[i];
-    return same && trace_covers(entry->trace, other->trace) && frozen_alike(entry, other);
+    return same && trace_covers(entry->trace, other->trace) &&
+           crosses_all(entry->trace, other->trace) && frozen_alike(entry, other);
 }
 
 /* What it covers needs no place of its own any more. */
