@@ -7,6 +7,8 @@
  * That is a guess, for form and speed alone: 12 tokens beside 12 heads do no harm. */
 #include "capture/functional.h"
 
+enum { FEW = 4 }; /* as in jit/family.c */
+
 static void add_size(Arena *arena, int64_t **varying, int64_t size) {
     for (int i = 0; i < length(*varying); i++)
         if ((*varying)[i] == size) return;
@@ -55,11 +57,25 @@ static void add_differing(Arena *arena, int64_t **varying, const Trace *from, co
     }
 }
 
+/* Of what is computed: a few less than a size that is said to vary, x[1:]. */
+static void add_following(Arena *arena, int64_t **varying, const Trace *trace) {
+    int marked = length(*varying);
+    for (int v = 0; v < length(trace->value); v++) {
+        const Meta *meta = &trace->value[v].meta;
+        for (int d = 0; d < meta->rank && trace->value[v].kind == VALUE_IS_RESULT; d++)
+            for (int i = 0; i < marked; i++) {
+                int64_t less = (*varying)[i] - meta->size[d];
+                if (less > 0 && less <= FEW) add_size(arena, varying, meta->size[d]);
+            }
+    }
+}
+
 static void add_marked(Arena *arena, int64_t **varying, const Entry *entry, Tensor *const *value) {
     bool all = entry->function->options.dynamic == DYNAMIC_ASKED;
     for (int v = 0; v < entry->input_count; v++)
         for (int d = 0; d < value[v]->rank; d++)
             if (all || value[v]->dynamic >> d & 1) add_size(arena, varying, value[v]->size[d]);
+    add_following(arena, varying, entry->trace);
 }
 
 PlanSizes sizes_choose(const Entry *entry, Tensor *const *value) {

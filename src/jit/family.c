@@ -22,9 +22,10 @@
 #include "base/memory.h"
 #include "codegen/c/c.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_CHOICES = 6, MOST_VARIANTS = 64 };
+enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_CHOICES = 6, MOST_VARIANTS = 64, FEW = 4 };
 
 typedef struct Variant Variant;
 struct Variant {
@@ -138,18 +139,28 @@ typedef struct Past {
     int64_t value;
 } Past;
 
+/* A multiple of the size, or a few less: x[1:], the divisor of a mean. */
+static bool follows_size(const TextNumber *hole, int64_t size) {
+    double value = dtype_is_float(hole->dtype) ? hole->value.f : (double)hole->value.i;
+    double less = (double)size - value;
+    if (!hole->size && !dtype_is_float(hole->dtype)) return false;
+    return (value != 0 && fmod(value, (double)size) == 0) || (less > 0 && less <= FEW);
+}
+
 /* Nothing is known of the family. A number is literal that the other sizes' kernels have, too;
- * where there are none, one that no size which varies divides. -20 is where the second part of a
+ * where there are none, one that follows no size which varies. -20 is where the second part of a
  * concatenation begins. */
 static bool is_usual(const TextNumber *hole, const FamilyUsual *usual) {
     if (hole->size && hole->value.i < 2 && hole->value.i > -2) return true;
+    for (int i = 0; i < length(usual->varying); i++)
+        if (hole->size && hole->value.i == usual->varying[i]) return false;
     for (int k = 0; k < usual->count; k++)
         for (int h = 0; h < length(usual->kernel[k].holes.hole); h++)
             if (usual->kernel[k].holes.hole[h].value.i == hole->value.i) return true;
-    bool divides = false;
+    bool follows = false;
     for (int i = 0; i < length(usual->varying); i++)
-        divides |= hole->value.i % usual->varying[i] == 0;
-    return !usual->count && (!hole->size || !divides);
+        follows |= follows_size(hole, usual->varying[i]);
+    return !usual->count && !follows;
 }
 
 /* The first hole that was what h was, and is what h is. */

@@ -122,6 +122,24 @@ static const FamilyKernel *find_before(const FamilyKernel *family, int k,
     return NULL;
 }
 
+/* The same where that one was written for its sizes alone: as it would be if the sizes varied that
+ * do here. So n - 1 = 10 is not taken for what n was before. */
+static const FamilyKernel *find_twin(const Kernels *kernels, int k, const Plan *like) {
+    const Kernel *kernel = kernels->plan->kernel[k];
+    if (!like || kernel->like < 0) return NULL;
+    Kernel twin = *like->kernel[kernel->like];
+    Axis *axis = NULL;
+    for (int a = 0; a < length(twin.axis); a++) {
+        Axis one = {twin.axis[a].size, twin.axis[a].inner, kernel->axis[a].varies};
+        push(kernels->arena, axis, one);
+    }
+    twin.axis = axis;
+    twin.form = kernel->form;
+    FamilyKernel *family = arena_alloc(kernels->arena, sizeof *family);
+    *family = family_kernel(&twin, kernels->arena);
+    return family->key[0] == kernels->family[k].key[0] ? family : NULL;
+}
+
 /* Code that this process has for kernels of other sizes, and what are arguments of the others. */
 static void find_code(Kernels *kernels, PlanSizes sizes, Generated *out) {
     const Plan *like = sizes.like;
@@ -136,9 +154,12 @@ static void find_code(Kernels *kernels, PlanSizes sizes, Generated *out) {
     FamilyUsual usual = {.varying = sizes.varying};
     if (like)
         usual.kernel = read_families(like, kernels->arena), usual.count = length(like->kernel);
-    for (int k = 0; k < count; k++)
-        if (kernels->same[k] == k && !kernels->function[k])
-            family_choose(&kernels->family[k], find_before(kernels->family, k, &usual), &usual);
+    for (int k = 0; k < count; k++) {
+        if (kernels->same[k] != k || kernels->function[k]) continue;
+        const FamilyKernel *before = find_before(kernels->family, k, &usual);
+        if (!before) before = find_twin(kernels, k, like);
+        family_choose(&kernels->family[k], before, &usual);
+    }
 }
 
 /* ---- kernels of one plan that differ in numbers ---------------------------------------------- */

@@ -10,6 +10,7 @@ Kernel *kernel_new(Arena *arena) {
     kernel->arena = arena;
     kernel->table = map_new(arena);
     kernel->split = 1;
+    kernel->like = -1;
     kernel->outer_size = kernel->inner_size = 1;
     kernel->name = "kernel";
     kernel->origin = "";
@@ -245,6 +246,7 @@ Kernel *kernel_again(const Kernel *first, const Kernel *kernel, Arena *arena) {
     again->name = arena_text(arena, kernel->name);
     again->origin = arena_text(arena, kernel->origin);
     again->node_count = kernel->node_count;
+    again->like = kernel->like;
     for (int i = 0; i < length(kernel->buffer); i++) push(arena, again->buffer, kernel->buffer[i]);
     return again;
 }

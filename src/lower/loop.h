@@ -115,6 +115,7 @@ struct Kernel {
     int64_t outer_size, inner_size; /* products of the axes */
     int64_t bytes, operations;      /* of one run: traffic at the least, arithmetic in additions */
     uint64_t key[2];                /* of a complete one: kernel_key */
+    int like;                       /* the same one's number in the plan over other sizes, or -1 */
     int node_count;                 /* graph nodes that it computes: what eager would launch */
     const char *origin;             /* their names: "exp, sum, div" */
 };

@@ -264,6 +264,7 @@ static void compare_axes(Schedule *s, Kernel *kernel) {
     if (at == count) return;
     const Axis *other = like->kernel[at]->axis;
     s->likened = at + 1;
+    kernel->like = at;
     for (int a = 0; a < length(kernel->axis); a++)
         kernel->axis[a].varies = kernel->axis[a].size != other[a].size || other[a].varies;
 }

@@ -211,7 +211,7 @@ def conv(name):
 hardshrink softshrink hardtanh threshold'''.split())
 def activation(name):
     kind = any_dtype() if chance(3) else R(FLOATS)
-    some = dict(leaky_relu=[0.2], elu=[0.5], celu=[0.5], softplus=[2.0, 3.0], hardshrink=[0.25], softshrink=[R([0.25, -0.5])],
+    some = dict(leaky_relu=[0.2], elu=[0.5], celu=[0.5], softplus=[2.0, 3.0], hardshrink=[R([0.25, 0.3])], softshrink=[R([0.25, -0.5])],
                 hardtanh=[R([-1, -0.5, 1.0]), R([2, 0.5])], threshold=[R([1, 0.5]), R([5, 5.5])])
     return Case(name, getattr(torch, name, None) if name == 'hardshrink' else getattr(F, name), T(dtype=kind, plain=True), *some.get(name, []))
 @op('mse_loss', 'l1_loss', 'smooth_l1_loss', 'huber_loss', 'binary_cross_entropy_with_logits', 'binary_cross_entropy', 'kl_div')

@@ -36,6 +36,8 @@ KNOWN = [ # (what it is, test of (case), reason)
      'PyTorch gives the gradient, 0 or NaN to a NaN, by whether it is among the last elements, which are no vector'),
     ('prelu at 0', lambda c: SECOND and c.name == 'prelu' and bool((c.args[0].t == 0).any()),
      "PyTorch's first order counts 0 as negative, its second order as positive"),
+    ('huber at NaN', lambda c: SECOND and c.name == 'huber_loss' and any(bool(a.t.isnan().any()) for a in c.tensors()),
+     'PyTorch counts NaN as small in the first order, as large in the second'),
     ('quotients by 0', lambda c: SECOND and c.name == 'fmod' and bool((torch.as_tensor(getattr(c.args[1], 't', c.args[1])) == 0).any()),
      'fmod is NaN there; its quotient has no gradient in PyTorch, and here 0 times that of a quotient'),
     ('1e-12 in f32', lambda c: c.name == 'cosine_embedding_loss', 'PyTorch adds 1e-12 to squares, rounded to f32'),

@@ -81,7 +81,7 @@ def hardsigmoid(x): floats_only(x); return o('div', clamp(o('add', x, 3), 0.0, 6
 @composite
 def hardswish(x): floats_only(x); return o('div', o('mul', x, clamp(o('add', x, 3), 0.0, 6.0)), 6)
 @composite
-def hardshrink(x, lambd=0.5): floats_only(x); return where(o('le', abs_(x), float(lambd)), number(0), x)
+def hardshrink(x, lambd=0.5): floats_only(x); literal(lambd, x.dtype); return where(o('le', abs_(x), float(lambd)), number(0), x)
 @composite
 def threshold(x, threshold, value):
     floats_only(x)

@@ -144,8 +144,10 @@ def selected(name, pick, pick_integers):
         dtype = promote([a, b])
         if not is_float(dtype): return Value(np.asarray(pick_integers(as_integer(a, dtype), as_integer(b, dtype))), dtype)
         x, y = spans([a, b], dtype)
-        result = hull([corners(pick, [x, y], dtype).lo, corners(pick, [y, x], dtype).lo,
-                       corners(pick, [x, y], dtype).hi, corners(pick, [y, x], dtype).hi])
+        pairs = [(x, y), (y, x)]
+        if a.number or b.number: pairs += [wide_numbers([a, b], dtype), wide_numbers([b, a], dtype)] # a limit, until it is stored
+        ends = [corners(pick, list(pair), dtype) for pair in pairs]
+        result = hull([e.lo for e in ends] + [e.hi for e in ends])
         result = anything_where(result, x.anything | y.anything)
         return store(tight(result), dtype)
     OPS[name] = call

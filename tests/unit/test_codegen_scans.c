@@ -119,6 +119,9 @@ static void test_others(void **state) {
         "kernel of_scans(outer a0:2, inner a1:130) row split 1 { b0: in f64[260] b1: out f64[260]"
         " t0 = f64 load b0[((a0*130)+a1)] t1 = f64 exp t0 t2 = f64 scan sum t1 t3 = f64 exp t0"
         " t4 = f64 sub t2, t3 t5 = f64 scan amax t4 store b1[((a0*130)+a1)] = t5 }",
+        "kernel chosen(outer a0:7, inner a1:22) row split 1 { b0: in i64[1] b1: in i64[154]"
+        " b2: out i64[154] t0 = i64 load b0[0] t1 = i64 load b1[(a1+(t0*22))] t2 = i64 scan sum t1"
+        " store b2[((a0*22)+a1)] = t2 }",
         "kernel bins(outer a0:6, inner a1:300) row split 1 { b0: in f32[1800] b1: in i64[1800]"
         " b2: inout f32[42] t0 = f32 load b0[((a0*300)+a1)] t1 = i64 load b1[((a0*300)+a1)]"
         " t2 = f32 exp t0 t3 = f32 scan amax t2 add b2[((a0*7)+t1)] = t3 }",

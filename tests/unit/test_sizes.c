@@ -79,6 +79,28 @@ static void test_every_size(void **state) {
     }
 }
 
+static cb_tensor *tail(cb_tensor *x) { return cb_softmax(cb_slice(x, 1, 1, cb_size(x, 1), 1), 1); }
+static cb_tensor *steps(cb_tensor *x) {
+    int64_t n = cb_size(x, 1);
+    return cb_sub(cb_slice(x, 1, 1, n, 1), cb_slice(x, 1, 0, n - 1, 1));
+}
+static cb_tensor *variance(cb_tensor *x) { return cb_var(x, 1); }
+static cb_tensor *centred(cb_tensor *x) { return cb_sub(x, cb_mean(x, 1, true)); }
+
+/* n - 1 of this size is n of the one before, a mean divides by n, and a variance by n - 1: one
+ * compilation for a size that is said to vary, two for one that does. */
+static void test_one_less(void **state) {
+    (void)state;
+    cb_function_1 *const function[] = {tail, steps, variance, centred};
+    for (int k = 0; k < 4; k++)
+        for (int first = 10; first < 60; first += 43) {
+            cb_cleanup(); /* no code of the one before */
+            assert_int_equal(sweep(function[k], "dynamic=1", true, first, first + 4, 1), 1);
+            cb_cleanup(); /* no code of the one before */
+            assert_int_equal(sweep(function[k], "", true, first, first + 4, 1), 2);
+        }
+}
+
 /* Rows of GPT-2's width: one thread's work each, whether 8 of them are there, 11 or 16. */
 static void test_wide_rows(void **state) {
     (void)state;
@@ -218,7 +240,7 @@ int main(void) {
         cmocka_unit_test(test_options),       cmocka_unit_test(test_marks),
         cmocka_unit_test(test_entries_leave), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_every_size),    cmocka_unit_test(test_kinds_of_sizes),
-        cmocka_unit_test(test_wide_rows),
+        cmocka_unit_test(test_wide_rows),     cmocka_unit_test(test_one_less),
     };
     return run_counted(tests);
 }

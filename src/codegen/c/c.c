@@ -179,7 +179,8 @@ static Phrase *copy_of_names(CKernel *c) {
 }
 
 /* What one text declares is unknown to the other. */
-static void forget_text(CKernel *c, Phrase *names) {
+static void forget_text(CKernel *c, Mark mark, Phrase *names) {
+    emit_forget(&c->e, mark);
     c->point_name = names;
     for (int id = 0; id < c->e.count; id++) c->e.local[id].started = c->e.local[id].kept = false;
 }
@@ -197,11 +198,12 @@ void c_item(CKernel *c) {
     if (c->shape == SHAPE_NESTED) c_before_lanes(c);
     if (twice) {
         Phrase *names = copy_of_names(c);
+        Mark mark = emit_mark(e);
         emit_open(e, "if (n == %lld)", (long long)c->lanes);
         item_of_lanes(c, c->lanes);
         emit_close(e);
         emit_open(e, "else");
-        forget_text(c, names);
+        forget_text(c, mark, names);
     }
     if (c_weaves(c))
         item_of_lanes(c, 1);
