@@ -20,13 +20,9 @@ static inline void vec_truncate(void *vec, int count) {
 }
 
 #define length(v) vec_length(v)
-static inline int vec_full(const void *vec) {
-    return !vec || vec_header(vec)->length == vec_header(vec)->capacity;
-}
-
 #define push(arena, v, ...)                                                                        \
     do {                                                                                           \
-        if (vec_full(v)) (v) = vec_grow((arena), (v), 1, sizeof *(v));                             \
+        (v) = vec_grow((arena), (v), 1, sizeof *(v));                                              \
         (v)[vec_header(v)->length++] = (__VA_ARGS__);                                              \
     } while (0)
 #define pop(v) ((v)[--vec_header(v)->length])

@@ -5,6 +5,7 @@
  * compiled or not; its results move to the caller's scope. When it throws, or jumps out, what it
  * did before stays done, as it would be without a tracer, and the thread is as it was. */
 #include "capture/functional.h"
+#include "capture/segment.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -238,7 +239,9 @@ bool call_event(Call *call, Reason reason) {
     segment_before_writes(call, NULL);
     cb_status before = cb_error_status();
     bool launches = call->mode == CALL_REPLAYS && may_launch(call);
-    if (launches) {
+    if (launches) { /* what it takes to leave comes first: what has run is not done twice */
+        if (!segment_reserve(call))
+            return call_break(call, REASON_out_of_memory, "while recording");
         launch_or_run(call, before);
         if (call->mode == CALL_IS_EAGER) return true;
     } else if (call->mode == CALL_RECORDS) {

@@ -15,6 +15,7 @@
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them
  *   promise.c    histories of what lives behind events
+ *   slot.c       cuts before what reads a slot that was written
  *   expose.c     ops on memory that the function has a pointer into run at once
  *   values.c     the values of a call: who outlives whom
  *   gradient.c   cb_backward inside of a call: one op of the trace

@@ -420,6 +420,7 @@ struct Call {
     bool resumed;              /* after an event: the segment has no inputs of its own */
     Entry *before;             /* the segment before it, when that has an entry */
     LeftSegment *left;         /* segments that are needed still, newest first */
+    LeftSegment *reserved;     /* for the one that is about to be left; or NULL */
     LeftSegment *due;          /* one of them, which is to be compiled, or made wider,
                                        * soon */
     uint64_t left_serial;      /* trace of their shells */

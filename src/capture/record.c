@@ -576,7 +576,7 @@ static bool copy_results(Recording *recording, const Trace *from) {
     Trace *to = recording->trace;
     for (int i = 0; i < length(from->output); i++) push(to->arena, to->output, from->output[i]);
     for (int i = 0; i < length(from->escaped); i++) push(to->arena, to->escaped, from->escaped[i]);
-    to->goes_on = from->goes_on;
+    to->goes_on = from->goes_on, to->cut = from->cut;
     return true;
 }
 

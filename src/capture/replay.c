@@ -4,6 +4,7 @@
  * A run that differs from its entry's trace is looked up among the other entries; when none of them
  * goes the same way, it becomes a recording that starts with the ops that did match. */
 #include "capture/functional.h"
+#include "capture/segment.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -270,14 +271,43 @@ static bool record_departure(Call *call, Op op, const cb_operand *input, int inp
     return begin_recording(call, departure(call, op, input, input_count, attrs), what);
 }
 
+static Tensor *apply_any(Call *call, Op op, const cb_operand *input, int input_count,
+                         const Attrs *attrs);
+
+/* The call is cut, and the op is the first one behind. */
+static Tensor *apply_behind(Call *call, Op op, const cb_operand *input, int input_count,
+                            const Attrs *attrs) {
+    if (slot_cut(call)) return apply_any(call, op, input, input_count, attrs);
+    return call->failed ? NULL : apply(op, input, input_count, attrs);
+}
+
+static Tensor *record_next(Call *call, Op op, const cb_operand *input, int input_count,
+                           const Attrs *attrs) {
+    if (call->mode == CALL_RECORDS && slot_is_read(call, op, input, input_count))
+        return apply_behind(call, op, input, input_count, attrs);
+    return record_apply(call, op, input, input_count, attrs);
+}
+
+static bool is_cut_here(const Call *call) {
+    return call->trace->cut && length(call->trace->op) == call->at;
+}
+
+static bool find_cut(Call *call) {
+    if (is_cut_here(call)) return true;
+    for (Entry *left = call->entry, *e = NULL; (e = next_entry(call, left, e));)
+        if (is_cut_here(call)) return true;
+    return false;
+}
+
 /* The op is not the next one of the trace. */
 static __attribute__((noinline, cold)) Tensor *
 leave_trace(Call *call, Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     if (switch_entry(call, op, input, input_count, attrs))
         return call_shell(call, call->trace->op[call->at - 1].result);
+    if (find_cut(call)) return apply_behind(call, op, input, input_count, attrs);
     if (!record_departure(call, op, input, input_count, attrs))
         return call->failed ? NULL : apply(op, input, input_count, attrs);
-    return record_apply(call, op, input, input_count, attrs);
+    return record_next(call, op, input, input_count, attrs);
 }
 
 static __attribute__((noinline)) Tensor *apply_any(Call *call, Op op, const cb_operand *input,
@@ -289,7 +319,7 @@ static __attribute__((noinline)) Tensor *apply_any(Call *call, Op op, const cb_o
     if (call->refused) return NULL; /* memory may have run out in the middle of a recording */
     if (call->tracer.disabled || (call->exposed_count && expose_meets(call, input, input_count)))
         return expose_apply(call, op, input, input_count, attrs);
-    if (call->mode != CALL_REPLAYS) return record_apply(call, op, input, input_count, attrs);
+    if (call->mode != CALL_REPLAYS) return record_next(call, op, input, input_count, attrs);
     if (!match(call, op, input, input_count, attrs))
         return leave_trace(call, op, input, input_count, attrs);
     return call_shell(call, call->trace->op[call->at - 1].result);
@@ -412,7 +442,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->argument_capacity = LOCAL_ARGUMENTS;
     call->resumed = false;
     call->before = NULL;
-    call->left = call->due = NULL;
+    call->left = call->due = call->reserved = NULL;
     call->exposed = NULL;
     call->exposed_count = 0;
     call->seats = NULL;
@@ -527,6 +557,7 @@ void call_finish(Call *call) {
     for (int i = 0; i < first; i++)
         if (call_owns_input(call, i)) tensor_destroy(call->value[i]);
     record_free(call->recording);
+    segment_drop_reserved(call);
     call_stand_up(call);
     if (call->value != call->local) memory_free(call->value);
     if (call->argument != call->local_argument) memory_free(call->argument);

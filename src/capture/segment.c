@@ -170,8 +170,14 @@ static void take_operands(Call *call, LeftSegment *left) {
     call->own_inputs = 0;
 }
 
-/* What is needed still of the segment that the call is in moves out of it. NULL: no memory. */
-static LeftSegment *new_left(Call *call, int shells) {
+static void free_reserved(LeftSegment *left) {
+    for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
+    memory_free(left->value);
+    memory_free(left);
+}
+
+/* All that a segment of so many shells asks memory for. NULL: there is none. */
+static LeftSegment *reserve_left(const Call *call, int shells) {
     int values = length(call->trace->value), arguments = call->trace->argument_count;
     LeftSegment *left = memory_zalloc(sizeof *left + sizeof *left->shell * (size_t)shells);
     Tensor **value = memory_zalloc(value_bytes(values, arguments));
@@ -179,19 +185,41 @@ static LeftSegment *new_left(Call *call, int shells) {
         memory_free(left), memory_free(value);
         return NULL;
     }
-    *left = (LeftSegment){.trace = call->trace,
-                          .entry = call->entry,
-                          .ambient = call->ambient,
-                          .random = call->random,
-                          .value = value,
-                          .values = values,
-                          .input_count = call->input_count,
-                          .resumes = call->resumed};
+    *left = (LeftSegment){.value = value, .values = values};
+    if (view_inputs(call, left)) return left;
+    free_reserved(left);
+    return NULL;
+}
+
+bool segment_reserve(Call *call) {
+    const Trace *trace = call->trace;
+    int shells = 0, waiting;
+    for (int v = 0; v < length(trace->value); v++) shells += is_shell(call, v);
+    waiting = shells;
+    for (int k = 0; k < length(trace->escaped); k++)
+        waiting -= is_shell(call, trace->escaped[k]) && !trace->value[trace->escaped[k]].tracked;
+    if (waiting) call->reserved = reserve_left(call, shells);
+    return !waiting || call->reserved;
+}
+
+void segment_drop_reserved(Call *call) {
+    if (call->reserved) free_reserved(call->reserved);
+    call->reserved = NULL;
+}
+
+/* What is needed still of the segment that the call is in moves out of it. NULL: no memory. */
+static LeftSegment *new_left(Call *call, int shells) {
+    int arguments = call->trace->argument_count;
+    LeftSegment *left = call->reserved ? call->reserved : reserve_left(call, shells);
+    call->reserved = NULL;
+    if (!left) return NULL;
+    left->trace = call->trace;
+    left->entry = call->entry;
+    left->ambient = call->ambient;
+    left->random = call->random;
+    left->input_count = call->input_count;
+    left->resumes = call->resumed;
     link_left(call, left);
-    if (!view_inputs(call, left)) {
-        free_left(call, left);
-        return NULL;
-    }
     if (arguments) memcpy(arguments_of(left), call->argument, sizeof(int64_t) * (size_t)arguments);
     take_operands(call, left);
     take_shells(call, left);

@@ -38,6 +38,15 @@ struct LeftSegment {
  * some shells have no value. */
 bool left_compute(LeftSegment *left, const Trace *part, RandomState *random);
 
+/* Before the entry of a segment runs: memory for leaving it, or none is needed. False: there is
+ * none. */
+bool segment_reserve(Call *call);
+void segment_drop_reserved(Call *call);
+/* slot.c. Whether the op that is to be recorded reads what a slot was written to; and the cut
+ * before it: false, when the rest of the call runs eagerly, or failed. */
+bool slot_is_read(const Call *call, Op op, const cb_operand *input, int input_count);
+bool slot_cut(Call *call);
+
 /* promise.c: of a segment that has just been left. False with an error: no memory. */
 bool promises_make(LeftSegment *left);
 /* The ops have run, with the tape: this is the shell's tensor. All histories of a segment are of

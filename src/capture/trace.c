@@ -267,11 +267,14 @@ void trace_arguments(const Trace *done, const int64_t *argument, int count, cons
                 out[as->op[i].input[k].value] = bits_of(&done->op[i].input[k], argument);
 }
 
-/* From the first op to the end. */
+/* From the first op to the end, with what is only returned. */
 static bool alike_whole(const Trace *a, const Trace *b) {
-    return a->goes_on == b->goes_on && length(a->op) == length(b->op) &&
-           length(a->value) == length(b->value) && same_list(a->output, b->output) &&
-           trace_alike(a, b, length(a->op));
+    bool alike = a->goes_on == b->goes_on && a->cut == b->cut && length(a->op) == length(b->op) &&
+                 length(a->value) == length(b->value) && same_list(a->output, b->output) &&
+                 trace_alike(a, b, length(a->op));
+    for (int v = 0; alike && v < length(a->value); v++)
+        alike = same_value(&a->value[v], &b->value[v]);
+    return alike;
 }
 
 static bool same_leaves(const TraceLeaf *a, const TraceLeaf *b) {
@@ -317,6 +320,7 @@ static void liken_op(Trace *trace, const TraceOp *op) {
     for (int i = 0; i < info->param_count && op->word_count; i++)
         if (info->param[i].type == PARAM_FLOAT && info->param[i].word >= 0)
             mix(trace->floats, (uint64_t)op->word[info->param[i].word]);
+    for (int w = 0; w < op->word_count; w++) mix(trace->sizes, (uint64_t)op->word[w]);
 }
 
 void trace_make_likeness(Trace *trace) {

@@ -153,6 +153,7 @@ typedef struct Trace {
     int *escaped;         /* vec: results that outlive the call without being returned; of a segment
                         * that goes on: those that cross */
     bool goes_on;         /* it ends at an event, not with the function (segment.c) */
+    bool cut;             /* it goes on behind a written slot (slot.c) */
     bool whole;           /* it goes on, and nothing of it may wait: it writes, or has effects */
     int draws;            /* it goes on, and takes so many random states */
     uint64_t likeness[2]; /* trace_make_likeness */
@@ -181,7 +182,8 @@ bool trace_covers(const Trace *trace, const Trace *other);
 void trace_make_likeness(Trace *trace);
 /* True when the ops are, and are called with the same values, whatever their sizes and numbers. */
 bool trace_resembles(const Trace *a, const Trace *b);
-/* True when they are besides of the same ranks and float attributes, and not of the same sizes. */
+/* True when they are besides of the same ranks and float attributes, and not of the same sizes, or
+ * called with other integers: the shift of a roll. */
 bool trace_resized(const Trace *a, const Trace *b);
 /* Values that exist after the first count ops. */
 int trace_values_after(const Trace *trace, int count);

@@ -319,6 +319,11 @@ static void put_edges(Drawing *d) {
     put(d->out, "</g>\n");
 }
 
+/* Constants have no names: one stands here where only a check reads it. */
+static const char *name_of(const Drawing *d, const Node *node) {
+    return node->op == OP_constant ? "constant" : d->names[node->id];
+}
+
 /* What does not fit is in the title. */
 static void put_short(Buffer *out, const char *text, int most) {
     Buffer part = buffer_new(out->arena);
@@ -329,8 +334,8 @@ static void put_short(Buffer *out, const char *text, int most) {
 
 static void put_title(Drawing *d, const Node *node) {
     Buffer line = buffer_new(d->arena);
-    if (node->op == OP_input)
-        put(&line, d->names[node->id]);
+    if (node->op == OP_input || node->op == OP_constant)
+        put(&line, name_of(d, node));
     else
         text_node(d->names, node, &line);
     put(d->out, "<title>");
@@ -352,7 +357,7 @@ static void put_node(Drawing *d, const Part *part) {
          "<text x=\"%d\" y=\"%d\">",
          op_info(part->node->op)->kind == KIND_VIEW ? " view" : "", at.x, at.y, NODE_WIDTH,
          NODE_HEIGHT, at.x + NODE_WIDTH / 2, at.y + 14);
-    put_short(d->out, d->names[part->node->id], 18);
+    put_short(d->out, name_of(d, part->node), 18);
     putf(d->out, "</text><text class=\"meta\" x=\"%d\" y=\"%d\">", at.x + NODE_WIDTH / 2,
          at.y + 28);
     put_short(d->out, meta, 22);
@@ -368,7 +373,7 @@ static void put_pill(Drawing *d, const Box *box) {
     Meta of = node_meta(part->node ? part->node : d->part[part->in[0]].node);
     meta_format(&of, meta, sizeof meta);
     if (part->node)
-        snprintf(name, sizeof name, "%s %s", d->names[part->node->id], meta);
+        snprintf(name, sizeof name, "%s %s", name_of(d, part->node), meta);
     else if (part->number >= 0)
         snprintf(name, sizeof name, "output %d", part->number);
     else

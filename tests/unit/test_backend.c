@@ -357,6 +357,29 @@ static void lists_are_joined_in_the_dtype_of_all(void **state) {
     cb_function_free(fast);
 }
 
+static int returns_one(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_item(cb_sum(x[1]));
+    out[0] = x[0];
+    out[1] = cb_add(x[1], 1.0);
+    return 2;
+}
+
+/* Behind an event, what is only returned: other sizes of it are another entry. */
+static void what_is_only_returned_has_its_sizes(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile_n(returns_one, NULL, "backend=inner");
+    for (int round = 0; round < 2; round++)
+        for (int n = 3; n < 6; n++) {
+            cb_tensor *x[] = {cb_ones(cb_dims(n)), cb_ones(cb_dims(4))}, *out[2];
+            assert_int_equal(cb_call_n(fast, x, 2, out, 2), 2);
+            assert_int_equal(cb_size(out[0], 0), n);
+        }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_int_equal(count_notes(fast, "fallback:"), 0);
+    cb_function_free(fast);
+}
+
 static void graphs_are_changed_and_handed_on(void **state) {
     (void)state;
     static int hands_on;
@@ -732,6 +755,7 @@ int main(void) {
                                        TEST(metas_and_lines_are_known),
                                        TEST(parameters_go_by_their_path),
                                        TEST(numbers_become_inputs),
+                                       TEST(what_is_only_returned_has_its_sizes),
                                        TEST(results_are_as_in_eager),
                                        TEST(numbers_beside_halves_are_as_given),
                                        TEST(draws_are_as_in_eager),

@@ -196,6 +196,23 @@ static void at_exit(void **state) {
     has("<h2 id=\"f2\">");
 }
 
+static cb_tensor *checks_alone(cb_tensor *x) {
+    cb_index_select(x, 0, cb_zeros(1, CB_I64));
+    return cb_add(x, 1.0);
+}
+
+/* A constant that nobody reads but a check has no name in the graph. */
+static void checks_of_constants(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(checks_alone, VM);
+    assert_non_null(cb_call(fast, ramp(3, 2)));
+    assert_int_equal(cb_explain_html(fast, path), CB_OK);
+    read_page();
+    expect_balanced();
+    assert_int_equal(counted(">constant<"), 1);
+    cb_function_free(fast);
+}
+
 int main(void) {
     snprintf(path, sizeof path, "/tmp/carbide-page-%d.html", (int)getpid());
     const struct CMUnitTest tests[] = {
@@ -203,6 +220,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(boxes_apart, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(too_many, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(refused, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(checks_of_constants, open_scope, close_scope),
         cmocka_unit_test(at_exit),
     };
     return run_counted(tests);

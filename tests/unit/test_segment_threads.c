@@ -20,13 +20,13 @@ static cb_tensor *asks(cb_tensor *x) {
     return result;
 }
 
-typedef struct Caller {
+typedef struct Stepper {
     cb_function *fast;
     bool uses_product;
-} Caller;
+} Stepper;
 
 static void *call(void *user) {
-    const Caller *caller = user;
+    const Stepper *caller = user;
     cb_scope_open();
     uses_product = caller->uses_product;
     cb_tensor *x = cb_from_data(((float[]){1, 2, 3, 4}), CB_F32, cb_dims(4));
@@ -39,7 +39,7 @@ static void *call(void *user) {
 
 static void narrow_after_wide(void **state) {
     (void)state;
-    Caller caller[2] = {{.uses_product = true}, {.uses_product = false}};
+    Stepper caller[2] = {{.uses_product = true}, {.uses_product = false}};
     pthread_t thread[2];
     void *right[2];
     pthread_barrier_init(&both, NULL, 2);

@@ -1,198 +1,152 @@
-/* Slots of tensors: whatever addresses the host hands out, when memory runs out, and what a cleanup
- * leaves. */
+/* Slots of a cache: a part of a tensor from outside is written, then a library op reads the tensor.
+ * The call is cut between the two, and nothing of the cache is copied. */
+#include "capture/function.h"
+#include "capture_support.h"
 #include "fixture.h"
 
-#include "base/poison.h"
-#include "tensor/thread.h"
+enum { HEADS = 4, ROWS = 96, WIDTH = 64 }; /* 98304 bytes */
 
-#include <pthread.h>
+static int64_t position;
+static int reader;
 
-/* ---- the host's allocator -------------------------------------------------------------------- */
+enum { PRODUCT, ATTENTION, LINEAR, LOOP, NOTHING, READERS };
 
-/* An address that no handle has room for, as a host with other page tables may have; it is never
- * looked at. */
-#define HIGH ((void *)((uintptr_t)0x0100 << 48))
-
-static int64_t blocks, left = -1; /* allocations until one fails */
-static size_t slab_bytes, last;   /* that get HIGH, 0: none; of the last allocation */
-static int high, returned;
-
-static void *host(void *user, void *pointer, size_t bytes) {
-    (void)user;
-    if (bytes == 0) {
-        returned += pointer == HIGH;
-        if (pointer == HIGH) return NULL;
-        blocks -= pointer != NULL;
-        free(pointer);
-        return NULL;
+static cb_tensor *read_cache(cb_tensor *q, cb_tensor *cache) {
+    cb_tensor *seen = cb_slice(cache, 1, 0, position + 1);
+    switch (reader) {
+    case PRODUCT:
+        return cb_matmul(q, cb_transpose(cache, 1, 2));
+    case ATTENTION:
+        return cb_scaled_dot_product_attention(q, seen, seen);
+    case LINEAR:
+        return cb_linear(cb_select(seen, 0, 1), cb_select(q, 0, 0), NULL);
+    case LOOP:
+        return cb_sum(cb_mul(seen, 2.0), 1);
+    default:
+        return cb_add(q, 1.0);
     }
-    last = bytes;
-    if (bytes == slab_bytes) return high++, HIGH;
-    if (left >= 0 && left-- == 0) return NULL;
-    void *out = realloc(pointer, bytes);
-    blocks += out && !pointer;
-    return out;
 }
 
-enum { MANY = 1000 };
-
-static void use_many(void) {
-    cb_tensor *x = cb_ones(cb_dims(2, 3)), *views[MANY];
-    for (int i = 0; i < MANY; i++) assert_non_null(views[i] = cb_t(x));
-    for (int i = 0; i < MANY; i++) assert_int_equal(cb_size(views[i], 0), 3);
-    for (int i = 0; i < MANY; i += 2) cb_free(views[i]);
-    for (int i = 0; i < MANY; i++) assert_int_equal(cb_rank(views[i]), i % 2 ? 2 : -1);
-    cb_clear_error();
+static cb_tensor *step(cb_tensor *x, cb_tensor *cache) {
+    cb_tensor *key = cb_mul(x, 0.5);
+    cb_assign(cb_slice(cache, 1, position, position + 1), key);
+    return cb_mul(read_cache(cb_add(x, key), cache), 3.0);
 }
 
-/* What the library allocates for a tensor when it has no slot left. */
-static size_t find_slab_bytes(void) {
-    cb_tensor *x = cb_ones(cb_dims(2, 3));
-    for (last = 0; !last;) cb_t(x);
-    return last;
+static cb_tensor *filled(int64_t rows, double scale) {
+    cb_tensor *x = cb_to(cb_arange(0, HEADS * rows * WIDTH), CB_F32);
+    return cb_reshape(cb_sin(cb_mul(x, scale)), cb_dims(HEADS, rows, WIDTH));
 }
 
-static void high_addresses(void **state) {
-    (void)state;
-    int64_t before = blocks;
-    cb_scope_open();
-    use_many();
-    cb_cleanup();
-    cb_scope_open();
-    slab_bytes = find_slab_bytes();
-    use_many();
-    assert_true(high > 0);
-    assert_int_equal(returned, high); /* slots lie in pages of the system then */
-    cb_scope_close();
-    slab_bytes = 0;
-    cb_cleanup();
-    assert_int_equal(cb_memory().live_tensors, 0);
-    assert_true(blocks <= before);
-}
-
-/* ---- memory runs out ------------------------------------------------------------------------- */
-
-/* A thread without memory for the list of its last deaths knows of them no more than that. */
-static void without_a_list(void **state) {
-    (void)state;
-    cb_cleanup();
-    left = 0;
-    cb_scope_open(); /* the list fails; then the scope is there */
-    left = -1;
-    assert_null(cb_error());
-    assert_null(thread_state.deaths);
-    cb_tensor *x = cb_ones(cb_dims(2)), *dead = cb_t(cb_t(x));
-    cb_free(dead);
-    assert_int_equal(cb_rank(dead), -1);
-    expect_error("freed at test_slots.c"); /* its slot was not used since */
-    for (int i = 0; i < (POISONS ? 1 << 15 : 100); i++) cb_free(cb_t(x));
-    assert_int_equal(cb_rank(dead), -1);
-    expect_error("it was freed long ago");
-    cb_scope_close();
-    cb_cleanup();
-}
-
-/* ---- cleanup --------------------------------------------------------------------------------- */
-
-/* Kept tensors stay, where they are; slots beside them are used again under new names. */
-static void kept_tensors_stay(void **state) {
-    (void)state;
-    enum { KEPT = 5 };
-    cb_tensor *kept[KEPT], *dead[MANY];
-    for (int round = 0; round < 3; round++) {
+/* The same results and the same cache, for one position after the other, twice over. */
+static void compare(cb_function *fast, int64_t rows) {
+    cb_tensor *cache = filled(rows, 0.1), *own = cb_clone(cache);
+    for (int i = 0; i < 12; i++) {
         cb_scope_open();
-        for (int i = 0; i < MANY; i++) {
-            dead[i] = cb_full(cb_dims(2), i);
-            if (i % 200 == 7) kept[i / 200] = cb_keep(dead[i]);
-        }
+        position = 3 + i % 6;
+        cb_tensor *x = filled(1, 0.01 * (i + 1));
+        cb_tensor *expected = step(x, own);
+        expect_tensor(cb_call(fast, x, cache), expected, 2e-5, 2e-5);
+        expect_tensor(cache, own, 0, 0);
         cb_scope_close();
-        cb_cleanup();
-        assert_int_equal(cb_memory().live_tensors, KEPT);
-        use_many();
-        for (int i = 0; i < KEPT; i++) {
-            assert_true(cb_item(cb_sum(kept[i])) == 2.0 * (200 * i + 7));
-            assert_int_equal(cb_rank(dead[200 * i + 8]), -1);
-            cb_clear_error();
-            cb_free(kept[i]);
+    }
+}
+
+static void reads_are_cut_off(void **state) {
+    (void)state;
+    for (reader = 0; reader < READERS; reader++) {
+        cb_function *fast = cb_compile(step);
+        compare(fast, ROWS);
+        cb_function_stats stats = cb_stats(fast);
+        assert_int_equal(stats.breaks > 0, reader <= LINEAR);
+        assert_int_equal(stats.eager_calls, 0);
+        int64_t graphs = stats.graphs;
+        compare(fast, ROWS);
+        assert_int_equal(cb_stats(fast).graphs, graphs); /* they are found again */
+        cb_function_free(fast);
+    }
+}
+
+/* At one position nothing is recorded again: the trace knows that it was cut. */
+static void replays_are_cut_there(void **state) {
+    (void)state;
+    reader = ATTENTION;
+    position = 7;
+    cb_function *fast = cb_compile(step);
+    cb_tensor *cache = filled(ROWS, 0.1);
+    for (int i = 0; i < 5; i++) assert_non_null(cb_call(fast, filled(1, 0.2), cache));
+    char *text = cb_explain(fast);
+    assert_null(strstr(text, "took another path"));
+    assert_non_null(strstr(text, "a product or attention of which it wrote a part"));
+    cb_free_text(text);
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    cb_function_free(fast);
+}
+
+/* What the copy costs less than another run, and what has to be one graph. */
+static void small_ones_and_fullgraph_are_not(void **state) {
+    (void)state;
+    reader = PRODUCT;
+    static const char *const options[] = {"", "fullgraph=1"};
+    for (int k = 0; k < 2; k++) {
+        cb_function *fast = cb_compile(step, options[k]);
+        position = 2;
+        cb_tensor *cache = filled(k ? ROWS : 8, 0.1), *own = cb_clone(cache);
+        for (int i = 0; i < 3; i++) {
+            cb_tensor *x = filled(1, 0.01 * (i + 1)), *expected = step(x, own);
+            expect_tensor(cb_call(fast, x, cache), expected, 2e-5, 2e-5);
+            expect_tensor(cache, own, 0, 0);
         }
-        cb_cleanup();
-        assert_int_equal(cb_memory().live_tensors, 0);
+        assert_int_equal(cb_stats(fast).breaks, 0);
+        assert_int_equal(cb_stats(fast).graphs, 1);
+        cb_function_free(fast);
     }
 }
 
-/* With the option check, slots wait before they are used again: so many, then the oldest. */
-static void waiting_slots(void **state) {
+static cb_tensor *trains(cb_tensor *weight, cb_tensor *cache) {
+    cb_tensor *key = cb_mul(weight, 0.5);
+    cb_assign(cb_slice(cache, 1, position, position + 1), cb_detach(key));
+    cb_tensor *loss = cb_sum(cb_square(cb_matmul(cb_add(weight, key), cb_transpose(cache, 1, 2))));
+    cb_backward(loss, NULL);
+    return cb_detach(loss);
+}
+
+/* A graph of gradients is one: nothing is cut where something was computed from a leaf. */
+static void gradients_go_over_it(void **state) {
     (void)state;
-    assert_int_equal(cb_set_option("check", "1"), CB_OK);
-    cb_scope_open();
-    cb_tensor *x = cb_ones(cb_dims(2)), *dead = cb_t(cb_t(x));
-    const Tensor *slot = tensor_in(dead, "test");
-    cb_free(dead);
-    int used = 0;
-    for (int i = 0; i < 40000 && !used; i++) {
-        cb_tensor *y = cb_t(x);
-        if (tensor_in(y, "test") == slot) used = i;
-        cb_free(y);
+    position = 4;
+    cb_function *fast = cb_compile(trains);
+    cb_tensor *weight = filled(1, 0.3), *expected = NULL;
+    cb_requires_grad_(weight, true);
+    for (int call = 0; call < 3; call++) {
+        cb_tensor *cache = filled(ROWS, 0.1);
+        cb_zero_grad(weight);
+        assert_non_null(call ? cb_call(fast, weight, cache) : trains(weight, cache));
+        cb_tensor *gradient = cb_clone(cb_detach(cb_tensor_grad(weight)));
+        if (call) expect_tensor(gradient, expected, 1e-3, 1e-4);
+        if (!call) expected = gradient;
     }
-    assert_in_range(used, 10000, 20000);
-    assert_int_equal(cb_rank(dead), -1);
-    expect_error("the tensor is gone");
-    cb_scope_close();
-    assert_int_equal(cb_set_option("check", "0"), CB_OK);
-    cb_cleanup();
+    assert_int_equal(cb_stats(fast).breaks, 0);
+    cb_function_free(fast);
 }
 
-typedef struct EndedThread {
-    cb_tensor *given, *scoped, *left;
-    int freed_at, scoped_at;
-} EndedThread;
-
-static void *free_and_end(void *user) {
-    EndedThread *ended = user;
-    ended->freed_at = __LINE__ + 1;
-    cb_free(ended->given);
-    cb_scope_open();
-    ended->scoped = cb_full(cb_dims(2), 2.0);
-    ended->scoped_at = __LINE__ + 1;
-    cb_scope_close();
-    for (int i = 0; i < 8; i++) ended->left = cb_full(cb_dims(2), 3.0); /* in the slots of those */
-    return NULL;
-}
-
-static void expect_freed_at(const cb_tensor *x, const char *place, int line) {
-    char text[80];
-    snprintf(text, sizeof text, line ? "and freed at %s:%d" : "and freed at %s", place, line);
-    assert_int_equal(cb_rank(x), -1);
-    expect_error(text);
-}
-
-/* Twice, so that one thread's deaths are known beside another's. */
-static void freed_in_threads_that_ended(void **state) {
+/* Behind the write another op may come: that is another trace. */
+static void paths_part_behind_it(void **state) {
     (void)state;
-    EndedThread ended[2] = {{0}};
-    for (int i = 0; i < 2; i++) {
-        pthread_t thread;
-        ended[i].given = cb_keep(cb_full(cb_dims(2), 1.0));
-        assert_int_equal(pthread_create(&thread, NULL, free_and_end, &ended[i]), 0);
-        pthread_join(thread, NULL);
-    }
-    for (int i = 0; i < 2; i++) {
-        expect_freed_at(ended[i].given, "test_slots.c", ended[i].freed_at);
-        expect_freed_at(ended[i].scoped, "test_slots.c", ended[i].scoped_at);
-        expect_freed_at(ended[i].left, "the end of its thread", 0);
-    }
-    cb_cleanup();
-    assert_int_equal(blocks, 0);
+    cb_function *fast = cb_compile(step);
+    for (int round = 0; round < 3; round++)
+        for (reader = 0; reader < READERS; reader++) compare(fast, ROWS);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
 }
 
 int main(void) {
-    cb_set_allocator((cb_allocator){host, NULL});
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(high_addresses),
-        cmocka_unit_test(without_a_list),
-        cmocka_unit_test(kept_tensors_stay),
-        cmocka_unit_test(waiting_slots),
-        cmocka_unit_test(freed_in_threads_that_ended),
+        cmocka_unit_test_setup_teardown(reads_are_cut_off, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(replays_are_cut_there, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(small_ones_and_fullgraph_are_not, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(gradients_go_over_it, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(paths_part_behind_it, open_scope, close_scope),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_counted(tests);
 }
