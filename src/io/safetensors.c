@@ -56,7 +56,7 @@ cb_safetensors *cb_safetensors_open(const char *path) {
         fail(CB_ERR_ARGUMENT, "safetensors_open: path is NULL");
         return NULL;
     }
-    size_t size;
+    size_t size = 0;
     const void *bytes = map_file(path, &size);
     if (!bytes) return NULL;
     cb_safetensors *file = safetensors_parse(path, bytes, size);
