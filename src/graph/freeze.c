@@ -130,6 +130,7 @@ static void make_inputs(Graph *graph, Node *const *value, Node **now) {
 void pass_freeze(Graph *graph, Budget *budget) {
     if (!graph->frozen) return;
     FrozenPart p = {.graph = graph, .budget = budget};
+    Origin origin = graph->origin;
     choose(&p);
     Node **now = arena_new_array(graph->arena, Node *, length(graph->node) + 1);
     make_inputs(graph, p.computed, now);
@@ -138,8 +139,10 @@ void pass_freeze(Graph *graph, Budget *budget) {
     for (int i = 0; i < length(p.order); i++) {
         Node *node = p.order[i], *input[NODE_MAX_INPUTS];
         if (now[node->id]) continue;
+        graph->origin = node->origin;
         node_inputs_now(node, now, input);
         now[node->id] = graph_with_inputs(graph, node, input);
     }
     graph_replace_results(graph, now);
+    graph->origin = origin;
 }

@@ -103,11 +103,30 @@ static void test_out_of_memory(void **state) {
     read_without_memory(cb_explain_summary, "\ngraph 0");
 }
 
+/* Ops of a network in eval mode keep their layers, whatever of it is frozen. */
+static void layers_are_named(void **state) {
+    (void)state;
+    cb_module *net =
+        cb_nn_sequential(cb_nn_conv2d(3, 8, 3, 1, 1), cb_nn_relu(), cb_nn_max_pool2d(2),
+                         cb_nn_conv2d(8, 8, 3, 1, 1), cb_nn_flatten(), cb_nn_linear(8 * 4 * 4, 10));
+    cb_module_train(net, false);
+    cb_function *fast = cb_compile(net);
+    assert_non_null(cb_call(fast, cb_randn(cb_dims(1, 3, 8, 8))));
+    char *text = cb_explain_summary(fast);
+    if (!strstr(text, "amax (2) -> convolution (3)")) print_error("%s\n", text);
+    assert_non_null(strstr(text, "amax (2) -> convolution (3)"));
+    cb_free_text(text);
+    cb_function_free(fast);
+    cb_module_free(net);
+    cb_scope_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_leaves_nothing),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(layers_are_named),
     };
     return run_counted(tests);
 }
