@@ -12,7 +12,7 @@
 #include "graph/node.h"
 #include "sched/schedule.h"
 
-enum { MOST_SCATTERS = 16 }; /* each has a copy; many are fewer kernels as one value */
+enum { MOST_SCATTERS = 256 }; /* each is a copy of its own, and an output of the plan */
 
 const Node **region_scatters(Arena *arena, const Node *input, const Node *value) {
     const Node **scatter = NULL;

@@ -140,12 +140,31 @@ static void paths_part_behind_it(void **state) {
     cb_function_free(fast);
 }
 
+/* Each row from the one before: forty regions, and nothing else of 2.5 MB. */
+static cb_tensor *writes_rows(cb_tensor *x) {
+    for (int i = 1; i <= 40; i++)
+        cb_assign(cb_slice(x, 0, i, i + 1), cb_add(cb_mul(cb_slice(x, 0, i - 1, i), 0.5), 1.0));
+    return cb_sum(cb_slice(x, 0, 0, 3));
+}
+
+static void many_slots_are_regions(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(writes_rows, VM);
+    cb_tensor *x = cb_rand(cb_dims(10000, WIDTH)), *own = cb_clone(x);
+    cb_tensor *expected = writes_rows(own);
+    expect_tensor(cb_call(fast, x), expected, 1e-4, 1e-4);
+    expect_tensor(x, own, 1e-6, 1e-6);
+    assert_true(cb_stats(fast).bytes < 1 << 20);
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reads_are_cut_off, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(replays_are_cut_there, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(small_ones_and_fullgraph_are_not, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(gradients_go_over_it, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(many_slots_are_regions, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(paths_part_behind_it, open_scope, close_scope),
     };
     return run_counted(tests);
