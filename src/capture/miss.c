@@ -5,6 +5,7 @@
  *     its third op was exp(y); now it is sin(y)
  *         ->  path_changed, "after 2 ops: sin in place of exp" */
 #include "capture/function.h"
+#include "op/custom.h"
 
 #include <string.h>
 
@@ -109,7 +110,9 @@ void miss_advise(const Function *function, char *out, size_t bytes) {
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-static const char *name_of(int op) { return op == OP_assign ? "assign" : op_info(op)->name; }
+static const char *name_of(int op, const int64_t *word) {
+    return op == OP_assign ? "assign" : op_call_name(op, word);
+}
 
 /* x may be value v of the trace, as far as this call has met that. */
 static bool is_known(const Call *call, int v, const Tensor *x) {
@@ -184,7 +187,7 @@ static void say_op(const Call *call, int op, const cb_operand *input, int input_
     }
     const TraceOp *next = &call->trace->op[call->at];
     if ((int)next->op != op) {
-        putf(out, " in place of %s", name_of(next->op));
+        putf(out, " in place of %s", name_of(next->op, next->word));
         return;
     }
     for (int i = 0; i < input_count && i < next->input_count; i++)
@@ -197,7 +200,8 @@ static void say_op(const Call *call, int op, const cb_operand *input, int input_
 
 void miss_describe_op(const Call *call, int op, const cb_operand *input, int input_count,
                       const Attrs *attrs, char *out, size_t bytes) {
-    int used = snprintf(out, bytes, "after %d ops: %s", call->at, name_of(op));
+    const char *name = name_of(op, attrs ? attrs->word : NULL);
+    int used = snprintf(out, bytes, "after %d ops: %s", call->at, name);
     Arena *arena = arena_new();
     if (arena && !arena_guard(arena)) {
         Buffer text = buffer_new(arena);

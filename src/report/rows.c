@@ -3,6 +3,7 @@
  *     58 steps of ResNet-50  ->  3 x convolution f32: 1 x 64 channels into 256, kernel 1 x 1;
  *                                    direct, then add, relu     0.9 ms, 41.2 MB
  *                                ... */
+#include "op/custom.h"
 #include "report/report.h"
 
 #include <stdlib.h>
@@ -103,7 +104,7 @@ RefusalRow *report_refusals(const Plan *plan, Arena *arena) {
 
 static void put_node(const Node *node, Buffer *out) {
     Site site = node->origin.site;
-    put(out, op_info(node->op)->name);
+    put(out, op_call_name(node->op, node->attrs ? node->attrs->word : NULL));
     if (site.path)
         putf(out, " (%s)", site.path);
     else if (site.file)

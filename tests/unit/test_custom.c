@@ -444,6 +444,24 @@ static void other_devices(void **state) {
     cb_function_free(fast);
 }
 
+static double named_factor;
+static cb_tensor *scaled_by_name(cb_tensor *x) { return call_scale(cb_mul(x, 1.5), named_factor); }
+
+/* What is told of a call says whose operation it is. */
+static void reasons_name_the_operation(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(scaled_by_name, VM);
+    cb_scope_open();
+    for (named_factor = 2; named_factor < 4; named_factor++)
+        assert_non_null(cb_call(fast, cb_ones(cb_dims(3))));
+    char *text = cb_explain(fast);
+    if (!strstr(text, "after 1 ops: test.scale_ with")) print_error("%s\n", text);
+    assert_non_null(strstr(text, "after 1 ops: test.scale_ with"));
+    cb_free_text(text);
+    cb_scope_close();
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(pure, begin, end),
@@ -460,6 +478,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(refusals, begin, end),
         cmocka_unit_test_setup_teardown(traced, begin, end),
         cmocka_unit_test_setup_teardown(other_devices, begin, end),
+        cmocka_unit_test_setup_teardown(reasons_name_the_operation, begin, end),
         cmocka_unit_test_setup_teardown(explained, begin, end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
