@@ -292,10 +292,11 @@ static bool is_cut_here(const Call *call) {
     return call->trace->cut && length(call->trace->op) == call->at;
 }
 
-static bool find_cut(Call *call) {
-    if (is_cut_here(call)) return true;
+/* The entry is one that does, or the call has gone over to one that did the same so far. */
+static bool find_ending(Call *call, bool (*ends)(const Call *call)) {
+    if (ends(call)) return true;
     for (Entry *left = call->entry, *e = NULL; (e = next_entry(call, left, e));)
-        if (is_cut_here(call)) return true;
+        if (ends(call)) return true;
     return false;
 }
 
@@ -304,7 +305,7 @@ static __attribute__((noinline, cold)) Tensor *
 leave_trace(Call *call, Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     if (switch_entry(call, op, input, input_count, attrs))
         return call_shell(call, call->trace->op[call->at - 1].result);
-    if (find_cut(call)) return apply_behind(call, op, input, input_count, attrs);
+    if (find_ending(call, is_cut_here)) return apply_behind(call, op, input, input_count, attrs);
     if (!record_departure(call, op, input, input_count, attrs))
         return call->failed ? NULL : apply(op, input, input_count, attrs);
     return record_next(call, op, input, input_count, attrs);
@@ -528,10 +529,7 @@ bool call_end(Call *call, Tensor *const *output, int output_count, int *value) {
 }
 
 bool call_at_event(Call *call) {
-    if (segment_ends_here(call)) return true;
-    for (Entry *left = call->entry, *e = NULL; (e = next_entry(call, left, e));)
-        if (segment_ends_here(call)) return true;
-    return record_end_of(call, REASON_path_changed);
+    return find_ending(call, segment_ends_here) || record_end_of(call, REASON_path_changed);
 }
 
 /* The first value from v on that is there, or how many there are: most are not. */

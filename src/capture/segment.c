@@ -185,7 +185,13 @@ static LeftSegment *reserve_left(const Call *call, int shells) {
         memory_free(left), memory_free(value);
         return NULL;
     }
-    *left = (LeftSegment){.value = value, .values = values};
+    *left = (LeftSegment){.trace = call->trace,
+                          .entry = call->entry,
+                          .ambient = call->ambient,
+                          .value = value,
+                          .values = values,
+                          .input_count = call->input_count,
+                          .resumes = call->resumed};
     if (view_inputs(call, left)) return left;
     free_reserved(left);
     return NULL;
@@ -213,12 +219,7 @@ static LeftSegment *new_left(Call *call, int shells) {
     LeftSegment *left = call->reserved ? call->reserved : reserve_left(call, shells);
     call->reserved = NULL;
     if (!left) return NULL;
-    left->trace = call->trace;
-    left->entry = call->entry;
-    left->ambient = call->ambient;
-    left->random = call->random;
-    left->input_count = call->input_count;
-    left->resumes = call->resumed;
+    left->random = call->random; /* known when the entry has run */
     link_left(call, left);
     if (arguments) memcpy(arguments_of(left), call->argument, sizeof(int64_t) * (size_t)arguments);
     take_operands(call, left);

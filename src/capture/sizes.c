@@ -7,8 +7,6 @@
  * That is a guess, for form and speed alone: 12 tokens beside 12 heads do no harm. */
 #include "capture/functional.h"
 
-enum { FEW = 4 }; /* as in jit/family.c */
-
 static void add_size(Arena *arena, int64_t **varying, int64_t size) {
     for (int i = 0; i < length(*varying); i++)
         if ((*varying)[i] == size) return;
@@ -65,7 +63,7 @@ static void add_following(Arena *arena, int64_t **varying, const Trace *trace) {
         for (int d = 0; d < meta->rank && trace->value[v].kind == VALUE_IS_RESULT; d++)
             for (int i = 0; i < marked; i++) {
                 int64_t less = (*varying)[i] - meta->size[d];
-                if (less > 0 && less <= FEW) add_size(arena, varying, meta->size[d]);
+                if (less > 0 && less <= FEW_LESS) add_size(arena, varying, meta->size[d]);
             }
     }
 }

@@ -25,7 +25,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_CHOICES = 6, MOST_VARIANTS = 64, FEW = 4 };
+enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_CHOICES = 6, MOST_VARIANTS = 64 };
 
 typedef struct Variant Variant;
 struct Variant {
@@ -144,7 +144,7 @@ static bool follows_size(const TextNumber *hole, int64_t size) {
     double value = dtype_is_float(hole->dtype) ? hole->value.f : (double)hole->value.i;
     double less = (double)size - value;
     if (!hole->size && !dtype_is_float(hole->dtype)) return false;
-    return (value != 0 && fmod(value, (double)size) == 0) || (less > 0 && less <= FEW);
+    return (value != 0 && fmod(value, (double)size) == 0) || (less > 0 && less <= FEW_LESS);
 }
 
 /* Nothing is known of the family. A number is literal that the other sizes' kernels have, too;

@@ -134,6 +134,8 @@ int kernel_axis(Kernel *kernel, int64_t size, bool inner);
 /* What choices of loops and forms go by: the size, and where it varies, up to TYPICAL_MOST, one for
  * all of them, so that kernels over other sizes are chosen alike. */
 enum { TYPICAL = 256, TYPICAL_MOST = 512 };
+/* So many less than a size that varies are taken to vary with it: n - 1 of x[1:], of a variance. */
+enum { FEW_LESS = 4 };
 int64_t axis_typical(const Kernel *kernel, int axis);
 int64_t kernel_typical_row(const Kernel *kernel); /* the inner axes' product */
 bool kernel_varies(const Kernel *kernel);         /* any axis does */
