@@ -159,13 +159,15 @@ static void parse_default(const Schema *schema, SchemaParam *param) {
 
 /* What follows a type is taken off it. */
 static void parse_varies(const Schema *schema, SchemaParam *param, char *type) {
-    static const char *const names[] = {"FREELY", "ABOVE_0", "WITHIN_1"};
-    static const char signs[] = "~+%";
+    static const char *const names[] = {"FREELY", "ABOVE_0", "WITHIN_1", "START"};
+    static const char signs[] = "~+%@";
     char *last = type + strlen(type) - 1;
     const char *sign = *type ? strchr(signs, *last) : NULL;
     if (!sign) return;
+    bool start = *sign == '@';
     *last = '\0';
-    if (!one_of(type, "float number")) schema_refuse(schema, "%s cannot vary", type);
+    if (!one_of(type, start ? "int" : "float number"))
+        schema_refuse(schema, "%s cannot vary", type);
     param->varies = names[sign - signs];
 }
 

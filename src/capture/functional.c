@@ -113,12 +113,34 @@ int functional_result(Recording *recording, Node *node) {
     return add_result(recording, node, false);
 }
 
+/* ---- views whose start is an argument ------------------------------------------------------ */
+
+/* The part of a node that a view shows, from its first element to its last. */
+static Node *shifted(Graph *graph, const FunctionalValue *view, Node *node) {
+    if (!view->start) return node;
+    ViewReach reach = view_reach(view->view, view->attrs.word);
+    Attrs attrs = {{0}};
+    attrs.word[ATTR_dynamic_slice_dim] = reach.dim;
+    attrs.word[ATTR_dynamic_slice_size] = reach.count;
+    return graph_op(graph, OP_dynamic_slice, (Node *[]){node, view->start}, 2, &attrs, NULL);
+}
+
+/* base with another part in its place. */
+static Node *shifted_back(Graph *graph, const FunctionalValue *view, Node *base, Node *part) {
+    if (!view->start) return part;
+    Attrs attrs = {{0}};
+    attrs.word[ATTR_dynamic_slice_scatter_dim] = view_reach(view->view, view->attrs.word).dim;
+    return graph_op(graph, OP_dynamic_slice_scatter, (Node *[]){base, part, view->start}, 3, &attrs,
+                    NULL);
+}
+
 Node *functional_node(Recording *recording, int value) {
     FunctionalValue *functional = &recording->value[value];
     if (functional->parent == NO_VALUE) return functional->node;
     int version = recording->value[recording->trace->value[value].root].version;
     if (functional->node && functional->version == version) return functional->node;
     Node *parent = functional_node(recording, functional->parent);
+    parent = shifted(recording->graph, functional, parent);
     functional->node = parent;
     if (functional->view != OP_none)
         functional->node =
@@ -148,10 +170,30 @@ static void track_view(const Recording *recording, const TraceValue *base, Trace
     functional->cut = followed && recording->quiet;
 }
 
+static Node *argument_node(Recording *recording, const TraceOperand *operand) {
+    cb_operand number = {.kind = operand->kind};
+    Meta meta = {.dtype = number_dtype(&number)};
+    push(recording->graph->arena, recording->captured, NO_VALUE);
+    return graph_input(recording->graph, &meta);
+}
+
+/* An argument says where the view begins: behind the first element of its parent, which attrs say
+ * it begins at. */
+static void shift_view(Recording *recording, Op op, const TraceOperand *start,
+                       const TraceValue *base, TraceValue *view, FunctionalValue *functional) {
+    TraceShift *shift = arena_new_array(recording->trace->arena, TraceShift, 1);
+    ViewReach reach = view_reach(op, functional->attrs.word);
+    *shift = (TraceShift){start->value, base->stride[reach.dim], base->shift};
+    view->shift = shift;
+    functional->start = argument_node(recording, start);
+}
+
 /* The value as a view of parent. *result is NO_VALUE when a copy is needed; false with an error. */
-static bool add_view(Recording *recording, Op op, int parent, const Attrs *attrs, int *result) {
+static bool add_view(Recording *recording, const TraceOp *called, const Attrs *attrs, int *result) {
+    int parent = called->input[0].value;
+    Op op = called->op;
     const TraceValue *base = &recording->trace->value[parent];
-    TraceValue value = {.kind = VALUE_IS_RESULT, .root = base->root};
+    TraceValue value = {.kind = VALUE_IS_RESULT, .root = base->root, .shift = base->shift};
     FunctionalValue functional = {.parent = parent, .view = op, .attrs = *attrs, .input = -1};
     Inferred inferred;
     *result = NO_VALUE;
@@ -159,6 +201,7 @@ static bool add_view(Recording *recording, Op op, int parent, const Attrs *attrs
     value.meta = inferred.result;
     value.meta.device = base->meta.device;
     track_view(recording, base, &value, &functional);
+    if (called->varies) shift_view(recording, op, &called->input[1], base, &value, &functional);
     if (view_strides(op, &functional.attrs, &base->meta, &value.meta, base->stride, base->offset,
                      value.stride, &value.offset)) {
         *result = add_value(recording, &value, &functional);
@@ -188,13 +231,6 @@ static int add_identity(Recording *recording, int parent, bool detaches) {
     same.cut |= detaches && (base->tracked || base->foreign);
     value.tracked &= !detaches;
     return add_value(recording, &value, &same);
-}
-
-static Node *argument_node(Recording *recording, const TraceOperand *operand) {
-    cb_operand number = {.kind = operand->kind};
-    Meta meta = {.dtype = number_dtype(&number)};
-    push(recording->graph->arena, recording->captured, NO_VALUE);
-    return graph_input(recording->graph, &meta);
 }
 
 static Node *operand_node(Recording *recording, const TraceOperand *operand) {
@@ -235,7 +271,7 @@ int functional_apply(Recording *recording, const TraceOp *called, Attrs *attrs) 
     if (input_count == 1 && input->kind == OPERAND_VALUE) {
         int result;
         if (op_info(op)->kind == KIND_VIEW) {
-            if (!add_view(recording, op, input->value, attrs, &result)) return NO_VALUE;
+            if (!add_view(recording, called, attrs, &result)) return NO_VALUE;
             if (result != NO_VALUE) return result;
         } else if (is_identity(&recording->trace->value[input->value], op, attrs)) {
             return add_identity(recording, input->value, op == OP_detach);
@@ -419,7 +455,9 @@ void functional_assign(Recording *recording, int target, const TraceOperand *ope
     while (recording->value[at].parent != NO_VALUE) {
         const FunctionalValue *view = &recording->value[at];
         Node *base = functional_node(recording, view->parent);
-        value = write_view(recording->graph, view->view, &view->attrs, base, value);
+        Node *part = shifted(recording->graph, view, base);
+        part = write_view(recording->graph, view->view, &view->attrs, part, value);
+        value = shifted_back(recording->graph, view, base, part);
         at = view->parent;
         check(value, "a write to a recorded view was refused");
     }

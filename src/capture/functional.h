@@ -21,6 +21,7 @@ typedef struct FunctionalValue {
     int parent;  /* the value that it views, NO_VALUE for a root */
     Op view;     /* OP_none: the same elements as the parent */
     Attrs attrs; /* of the view, canonical */
+    Node *start; /* where it begins, if an argument says so: attrs are of one at 0 behind it */
     Node *node;  /* of a root: its value now. Of a view: its value when the root's version was */
     int version; /* of a root: writes so far. Of a view: that of its node */
     int input;   /* graph input number, or -1 */

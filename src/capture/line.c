@@ -24,13 +24,13 @@ static bool operand_fits(const TraceOperand *operand, TraceLine *line, int k) {
 
 static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
     bool fits = op->input_count <= LINE_OPERANDS && op->result >= 0 && !op->makes && !op->varies &&
-                !op->back;
+                !op->back && !trace->value[op->result].shift;
     for (int k = 0; fits && k < op->input_count; k++) fits = operand_fits(&op->input[k], line, k);
     if (!fits) return false;
     const TraceValue *value = &trace->value[op->result];
     line->what = line_key(op->op, op->input_count, op->quiet);
     line->word_count = op->word_count;
-    line->word = op->word;
+    line->word = op->called ? op->called : op->word;
     line->traits = trace_traits(value, op->result);
     line->root = trace->value[value->root].kind == VALUE_IS_RESULT ? NO_VALUE : value->root;
     line->offset = value->offset;

@@ -165,16 +165,17 @@ static void say_operand(const Call *call, const TraceOperand *known, const cb_op
 
 static void say_attribute(const TraceOp *known, const Attrs *attrs, Buffer *out) {
     const OpInfo *info = op_info(known->op);
+    const int64_t *before = known->called ? known->called : known->word;
     for (int i = 0; i < info->param_count; i++) {
         const Param *param = &info->param[i];
         if (param->word < 0 || trace_word_is_argument(known, param->word) ||
-            !memcmp(&known->word[param->word], &attrs->word[param->word],
+            !memcmp(&before[param->word], &attrs->word[param->word],
                     sizeof *known->word * (size_t)param_words(param)))
             continue;
         putf(out, " with %s=", param->name);
         trace_print_attribute(param, attrs->word, out);
         put(out, " in place of ");
-        trace_print_attribute(param, known->word, out);
+        trace_print_attribute(param, before, out);
         return;
     }
 }

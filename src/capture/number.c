@@ -141,7 +141,7 @@ bool number_choose(Call *call, TraceOp *op) {
         TraceOperand *operand = &op->input[i];
         if (!operand_is_number(operand)) continue;
         bool changed = has_changed(op, like, i);
-        bool varies = options->dynamic == DYNAMIC_ASKED || changed ||
+        bool varies = (options->dynamic == DYNAMIC_ASKED && !view_has_start(op->op)) || changed ||
                       (like && operand_is_argument(&like->input[i]));
         cb_operand number = trace_operand_number(operand, NULL);
         if (!varies || !number_may_be_argument(call, call->trace, op, i, &number, &attrs)) continue;

@@ -130,6 +130,10 @@ static void append(Recording *recording, TraceOp op) {
             word[i] = op.varies && trace_word_is_argument(&op, i) ? 0 : op.word[i];
         op.word = word;
     }
+    if (op.called) {
+        int64_t *called = arena_new_array(arena, int64_t, op.word_count);
+        op.called = memcpy(called, op.called, sizeof *called * op.word_count);
+    }
     push(arena, recording->trace->op, op);
 }
 
@@ -270,6 +274,15 @@ static bool writes_result(const Call *call, int target) {
     return promised || (root->tracked && root->kind == VALUE_IS_RESULT);
 }
 
+/* Where a view begins is a number of its own. False with an error. */
+static bool take_start(const Recording *recording, TraceOp *op, Attrs *normal) {
+    if (op->input[0].kind != OPERAND_VALUE) return true; /* which is refused */
+    memcpy(normal->word, op->word, sizeof *op->word * op->word_count);
+    op->called = op->word;
+    op->word = normal->word;
+    return view_normalize(op->op, &recording->trace->value[op->input[0].value].meta, normal);
+}
+
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs) {
     if (!may_begin(call)) return call->refused ? NULL : apply(op, input, input_count, attrs);
@@ -286,6 +299,8 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
     next.makes = resolved && is_made(next.input, input_count);
     if (resolved) call->outside = find_foreign(recording, next.input, input_count);
     if (resolved && is_followed(recording, &next)) resolved = tape_takes(op, attrs);
+    Attrs normal;
+    if (resolved && view_has_start(op)) resolved = take_start(recording, &next, &normal);
     next.result = length(recording->trace->value);
     if (resolved && is_made_elsewhere(recording, next.input, input_count))
         result = LIES_ELSEWHERE;

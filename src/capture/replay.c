@@ -102,12 +102,21 @@ static cb_operand given_operand(const TraceOp *op, int k, const cb_operand *inpu
     return number_given(&number) ? number : cb_operand_tensor(NULL);
 }
 
+/* Attributes as traces have them. NULL with an error. */
+static const Attrs *as_traced(int op, const cb_operand *input, const Attrs *attrs, Attrs *normal) {
+    if (op == OP_assign || !view_has_start(op) || !input[0].tensor) return attrs;
+    Meta meta = tensor_meta(input[0].tensor);
+    attrs_copy(normal, attrs, op);
+    return view_normalize(op, &meta, normal) ? normal : NULL;
+}
+
 /* What the op is besides its operands is what the trace has next. */
 static const TraceOp *match_op(const Call *call, int op, int input_count, const Attrs *attrs) {
     if (call->at >= length(call->trace->op)) return NULL;
     const TraceOp *next = &call->trace->op[call->at];
     if (next->op != op || next->input_count != input_count || next->quiet != call_is_quiet(call))
         return NULL;
+    if (next->word_count && !attrs) return NULL;
     for (int i = 0; i < next->word_count; i++)
         if (next->word[i] != attrs->word[i] && !(next->varies && trace_word_varies(next, i)))
             return NULL;
@@ -129,6 +138,8 @@ static bool match_wrt(Call *call, const TraceBack *back) {
 
 static bool match(Call *call, int op, const cb_operand *input, int input_count,
                   const Attrs *attrs) {
+    Attrs normal;
+    attrs = as_traced(op, input, attrs, &normal);
     const TraceOp *next = match_op(call, op, input_count, attrs);
     if (!next || (next->back && !match_wrt(call, next->back))) return false;
     for (int i = 0; i < (next->varies ? next->operand_count : input_count); i++) {
@@ -209,6 +220,9 @@ static Reason departure(const Call *call, int op, const cb_operand *input, int i
     if (call->at >= length(call->trace->op)) return REASON_path_changed;
     const TraceOp *next = &call->trace->op[call->at];
     if (next->op != op || next->input_count != input_count) return REASON_path_changed;
+    Attrs normal;
+    attrs = as_traced(op, input, attrs, &normal);
+    if (!attrs && next->word_count) return REASON_path_changed;
     for (int i = 0; i < next->word_count; i++)
         if (next->word[i] != attrs->word[i] && !trace_word_varies(next, i))
             return REASON_path_changed;

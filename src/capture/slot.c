@@ -14,14 +14,27 @@
 
 enum { SLOT_LEAST = 1 << 16 }; /* bytes of what would be copied */
 
-static bool is_written_part(const Call *call, Tensor *x) {
+/* Of a shell, or of a tensor from outside that the call has met. */
+static int find_value(const Call *call, const Tensor *x) {
     int v = call_traced(call, x);
+    if (v != NO_VALUE) return v;
+    for (v = 0; v < length(call->trace->value); v++)
+        if (call->trace->value[v].kind != VALUE_IS_RESULT && call->value[v] &&
+            same_tensor(call->value[v], x))
+            return v;
+    return NO_VALUE;
+}
+
+static bool is_written_part(const Call *call, const Tensor *x) {
+    int v = find_value(call, x);
     if (v == NO_VALUE) return false;
     const Trace *trace = call->trace;
     int root = trace->value[v].root;
     const FunctionalValue *written = &call->recording->value[root];
     if (trace->value[root].kind == VALUE_IS_RESULT || !written->version) return false;
-    return written->node->op == OP_slice_scatter && node_bytes(written->node) >= SLOT_LEAST;
+    bool part =
+        written->node->op == OP_slice_scatter || written->node->op == OP_dynamic_slice_scatter;
+    return part && node_bytes(written->node) >= SLOT_LEAST;
 }
 
 bool slot_is_read(const Call *call, Op op, const cb_operand *input, int input_count) {

@@ -1,4 +1,4 @@
-/* The flat trace of a run: building, comparing, printing, and running it op by op.
+/* The flat trace of a run: building, comparing, and running it op by op.
  *
  * Invariant: operands name values that exist before their op, so a walk in order finds all of
  * them. */
@@ -51,15 +51,25 @@ cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argu
 
 void trace_attrs(const TraceOp *op, const int64_t *argument, Attrs *attrs) {
     if (op->word_count) memcpy(attrs->word, op->word, sizeof(int64_t) * op->word_count);
-    for (int k = op->input_count; argument && op->varies && k < op->operand_count; k++) {
+    for (int k = op->input_count; op->varies && k < op->operand_count; k++) {
         const Param *param = op_varying(op->op, k - op->input_count);
-        cb_operand number = trace_operand_number(&op->input[k], argument);
         if (!operand_is_argument(&op->input[k])) continue;
+        if (!argument && param->varies == VARIES_START) attrs->word[param->word] = 0;
+        if (!argument) continue;
+        cb_operand number = trace_operand_number(&op->input[k], argument);
         if (param->type == PARAM_NUMBER)
             attr_set_number(attrs, param->word, number);
         else
-            attr_set_float(attrs, param->word, number.f);
+            attrs->word[param->word] = number.i; /* or the bits of a float */
     }
+    view_from_normal(op->op, attrs);
+}
+
+int64_t trace_offset(const TraceValue *value, const int64_t *argument) {
+    int64_t offset = value->offset;
+    for (const TraceShift *shift = value->shift; shift; shift = shift->next)
+        offset += argument[shift->argument] * shift->stride;
+    return offset;
 }
 
 /* The operand that has it, or NULL. */
@@ -101,6 +111,7 @@ bool trace_may_vary(const Trace *trace, const TraceOp *op, int k, const cb_opera
     if (op->op == OP_pow) return pow_may_vary(k, number);
     if (k < op->input_count) return number_may_vary(op->op, number, false);
     const Param *param = op_varying(op->op, k - op->input_count);
+    if (param->varies == VARIES_START) return view_reach(op->op, op->word).count > 0;
     return attr_may_vary(op->op, param, attrs, promoted(trace, op));
 }
 
@@ -166,7 +177,7 @@ static bool numbers_hold(const Trace *a, const Trace *b, int count, SameNumber *
     return true;
 }
 
-/* Dtype, sizes, strides and device. */
+/* Dtype, sizes, strides and device. Where a view begins follows from its op. */
 static bool same_layout(const TraceValue *a, const TraceValue *b) {
     size_t bytes = sizeof(int64_t) * a->meta.rank;
     return a->meta.dtype == b->meta.dtype && a->meta.rank == b->meta.rank &&
@@ -177,7 +188,7 @@ static bool same_layout(const TraceValue *a, const TraceValue *b) {
 static bool same_value(const TraceValue *a, const TraceValue *b) {
     return a->kind == b->kind && a->root == b->root && a->tracked == b->tracked &&
            a->foreign == b->foreign && a->asked == b->asked && a->required == b->required &&
-           same_layout(a, b) && a->offset == b->offset;
+           same_layout(a, b);
 }
 
 int trace_back_results(const TraceBack *back) {
@@ -344,140 +355,7 @@ bool trace_resized(const Trace *a, const Trace *b) {
     return trace_resembles(a, b) && same_key(a->floats, b->floats) && !same_key(a->sizes, b->sizes);
 }
 
-/* ---- text ---------------------------------------------------------------------------------- */
-
-void trace_print_operand(const TraceOperand *operand, Buffer *out) {
-    double number;
-    if (operand_is_argument(operand)) {
-        putf(out, "argument %d", operand->value);
-        return;
-    }
-    switch (operand->kind) {
-    case OPERAND_VALUE:
-        putf(out, "%%%d", operand->value);
-        break;
-    case OPERAND_FLOAT:
-        memcpy(&number, &operand->bits, sizeof number);
-        put_double(out, number);
-        break;
-    case OPERAND_BOOL:
-        put(out, operand->bits ? "true" : "false");
-        break;
-    case OPERAND_INT:
-        putf(out, "%lld", (long long)operand->bits);
-        break;
-    case OPERAND_ABSENT:
-        put(out, "none");
-        break;
-    }
-}
-
-void trace_print_attribute(const Param *param, const int64_t *word, Buffer *out) {
-    double number;
-    word += param->word;
-    switch (param->type) {
-    case PARAM_FLOAT:
-        memcpy(&number, word, sizeof number);
-        put_double(out, number);
-        break;
-    case PARAM_NUMBER: {
-        TraceOperand given = {*word == CB_OPERAND_TENSOR ? OPERAND_ABSENT : *word, NO_ARGUMENT,
-                              word[1]};
-        trace_print_operand(&given, out);
-        break;
-    }
-    case PARAM_FLOATS:
-        put(out, "[");
-        for (int i = 0; i < *word; i++) {
-            memcpy(&number, &word[1 + i], sizeof number);
-            put(out, i ? ", " : "");
-            put_double(out, number);
-        }
-        put(out, "]");
-        break;
-    case PARAM_BOOL:
-        put(out, *word ? "true" : "false");
-        break;
-    case PARAM_DTYPE:
-        put(out, *word < 0 ? "same" : cb_dtype_name(*word));
-        break;
-    case PARAM_DIMS:
-        if (*word < 0)
-            put(out, "all");
-        else
-            put_sizes(out, (int)*word, &word[1]);
-        break;
-    default:
-        putf(out, "%lld", (long long)*word);
-    }
-}
-
-/* %5 of %0, %6 of %2 = */
-static void put_results(const TraceOp *op, Buffer *out) {
-    for (int k = 0, result = op->result; k < op->back->count; k++)
-        if (op->back->wrt[k] >= 0)
-            putf(out, "%s%%%d of %%%d", result > op->result ? ", " : "", result, op->back->wrt[k]),
-                result++;
-    put(out, op->result < 0 ? "" : " = ");
-}
-
-static void print_op(const Trace *trace, const TraceOp *op, Buffer *out) {
-    char meta[128];
-    const OpInfo *info = op->op == OP_assign || op->back ? NULL : op_info(op->op);
-    if (op->back) put_results(op, out);
-    if (op->result >= 0 && !op->back) {
-        meta_format(&trace->value[op->result].meta, meta, sizeof meta);
-        putf(out, "%%%d: %s = ", op->result, meta);
-    }
-    putf(out, "%s(", info ? op_call_name(op->op, op->word) : op->back ? "backward" : "assign");
-    bool first = true;
-    for (int i = 0; i < op->input_count; i++, first = false) {
-        if (i) put(out, ", ");
-        trace_print_operand(&op->input[i], out);
-    }
-    for (int i = 0, k = op->input_count; info && i < info->param_count; i++) {
-        if (info->param[i].word < 0) continue;
-        const TraceOperand *number = info->param[i].varies ? &op->input[k++] : NULL;
-        if (op->op == OP_custom && info->param[i].word == ATTR_custom_operation) continue;
-        putf(out, "%s%s=", first ? "" : ", ", info->param[i].name);
-        if (number)
-            trace_print_operand(number, out);
-        else
-            trace_print_attribute(&info->param[i], op->word, out);
-        first = false;
-    }
-    put(out, ")");
-    if (op->site.file) putf(out, "    # %s:%d", op->site.file, op->site.line);
-    put(out, "\n");
-}
-
-void trace_print(const Trace *trace, Buffer *out) {
-    char meta[128];
-    for (int v = 0; v < length(trace->value); v++) {
-        const TraceValue *value = &trace->value[v];
-        if (value->kind == VALUE_IS_RESULT) continue;
-        meta_format(&value->meta, meta, sizeof meta);
-        putf(out, "%%%d: %s = %s%s\n", v, meta,
-             value->kind == VALUE_IS_INPUT ? "input" : "captured",
-             value->contiguous ? "" : ", strided");
-    }
-    for (int i = 0; i < length(trace->op); i++) print_op(trace, &trace->op[i], out);
-    put(out, trace->goes_on ? "goes on" : "return");
-    for (int i = 0; i < length(trace->output); i++) {
-        put(out, i ? ", " : " ");
-        if (trace->output[i] < 0)
-            put(out, "NULL");
-        else
-            putf(out, "%%%d", trace->output[i]);
-    }
-    for (int i = 0; i < length(trace->escaped); i++)
-        putf(out, "%s%%%d",
-             i                ? ", "
-             : trace->goes_on ? "; crosses "
-                              : "; keeps ",
-             trace->escaped[i]);
-    put(out, "\n");
-}
+/* ---- what an op does besides ----------------------------------------------------------------- */
 
 bool trace_has_effects(const TraceOp *op) {
     Attrs attrs = {{0}};

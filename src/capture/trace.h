@@ -66,10 +66,19 @@ typedef struct TraceOp {
     int first_value;       /* values that existed before this op */
     ModuleMode mode;       /* ModuleMode as the op was recorded */
     Site site;             /* its path, if any, lives in the trace's arena */
-    const int64_t *word;   /* attributes as the call gave them; 0: of an argument */
+    const int64_t *word;   /* attributes as the call gave them, or normal (view_normalize); 0: of an
+                            * argument */
+    const int64_t *called; /* as the call gave them, where they are normal; else NULL */
     const TraceBack *back; /* of OP_backward alone */
     TraceOperand input[TRACE_OPERANDS];
 } TraceOp;
+
+/* A view begins as far behind its parent's first element as an argument says. */
+typedef struct TraceShift {
+    int argument;
+    int64_t stride; /* in elements, for each */
+    const struct TraceShift *next; /* of its parent */
+} TraceShift;
 
 typedef enum __attribute__((packed)) ValueKind {
     VALUE_IS_INPUT,
@@ -85,7 +94,8 @@ typedef struct TraceValue {
                      * or of a segment that was left. So no op follows it */
     int gone_back;  /* after so many ops cb_backward has gone over it; 0: never */
     int root;       /* the value whose storage it views; itself when it owns one */
-    int64_t offset; /* relative to the root's */
+    int64_t offset; /* relative to the root's, without shifts */
+    const TraceShift *shift;
     Meta meta;
     int64_t stride[CB_MAX_RANK];
     const char *path; /* of a captured tensor of the module that was compiled, NULL: of none */
@@ -207,7 +217,9 @@ cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argu
 bool trace_has_effects(const TraceOp *op);
 /* Random states that the first count ops of a run with these arguments take. */
 int trace_draws(const Trace *trace, int count, const int64_t *argument);
-/* Attributes with the arguments of a run; NULL: without. */
+/* Where a value begins in a run with these arguments, relative to its root. */
+int64_t trace_offset(const TraceValue *value, const int64_t *argument);
+/* Canonical attributes with the arguments of a run; NULL: without. */
 void trace_attrs(const TraceOp *op, const int64_t *argument, Attrs *attrs);
 bool trace_word_varies(const TraceOp *op, int word); /* of an attribute among the operands */
 bool trace_word_is_argument(const TraceOp *op, int word);

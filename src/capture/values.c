@@ -59,7 +59,7 @@ void call_stand_up(Call *call) {
 
 Tensor *call_shell(Call *call, int v) {
     const TraceValue *value = &call->trace->value[v];
-    int64_t offset = value->offset;
+    int64_t offset = trace_offset(value, call->argument);
     if (call->trace->value[value->root].kind != VALUE_IS_RESULT)
         offset += call->value[value->root]->offset;
     Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;

@@ -130,7 +130,7 @@ static const char *const type_names[] = {"a tensor",           "a tensor or none
 
 static bool set_attribute(const Param *param, const Term *term, Attrs *attrs) {
     int64_t *word = &attrs->word[param->word];
-    if (term->kind == TERM_NODE && param->varies != VARIES_NOT) {
+    if (term->kind == TERM_NODE && param_may_be_input(param)) {
         bool fits = term->node->op == OP_input && !term->node->rank;
         if (fits) attr_set_argument(attrs, param, (int)term->node->attrs->word[0]);
         return fits;

@@ -173,6 +173,16 @@ Node *graph_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, in
 
 /* ---- leaves ------------------------------------------------------------------------------- */
 
+bool graph_is_argument(const Graph *graph, const Node *node) {
+    int arguments = length(graph->input) - length(graph->constant);
+    return node->op == OP_input && node->attrs->word[0] < arguments;
+}
+
+bool graph_shifts(const Graph *graph, const Node *node) {
+    bool is = node->op == OP_dynamic_slice || node->op == OP_dynamic_slice_scatter;
+    return is && graph_is_argument(graph, node->input[node->input_count - 1]);
+}
+
 Node *graph_input(Graph *graph, const Meta *meta) {
     Attrs attrs = {{length(graph->input)}};
     Node *node = graph_intern(graph, OP_input, meta, NULL, 0, &attrs);

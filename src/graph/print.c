@@ -131,7 +131,7 @@ static void put_given(Buffer *out, cb_operand number) {
 static void put_attribute(const Param *param, const Attrs *attrs, Buffer *out) {
     int64_t word = attrs->word[param->word];
     cb_dim_list dims;
-    int input = param->varies ? attr_argument(attr_varying(param, attrs->word).f) : -1;
+    int input = param_may_be_input(param) ? attr_argument(attr_varying(param, attrs->word).f) : -1;
     if (input >= 0) {
         putf(out, "arg%d", input); /* as text_names has it */
         return;

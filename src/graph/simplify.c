@@ -200,7 +200,10 @@ static Node *simplify_join(Node *node) {
         dim = node->attrs->word[ATTR_concat_dim];
         if (!x->size[dim]) return node->input[1];
         return node->input[1]->size[dim] ? node : x;
+    case OP_dynamic_slice: /* all of it */
+        return node_same_meta(x, node) ? x : node;
     case OP_slice_scatter: /* a source of the full size replaces everything */
+    case OP_dynamic_slice_scatter:
         return node_same_meta(x, node->input[1]) ? node->input[1] : node;
     default:
         return node;

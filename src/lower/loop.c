@@ -143,9 +143,17 @@ static int64_t floor_divide(int64_t a, int64_t b) {
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+static void bound_extreme(Expr *e) {
+    const Expr *a = e->input[0], *b = e->input[1];
+    bool least = e->op == OP_minimum;
+    e->low = (a->low < b->low) == least ? a->low : b->low;
+    e->high = (a->high < b->high) == least ? a->high : b->high;
+}
+
 static void bound(const Kernel *kernel, Expr *e) {
     e->low = INT64_MIN, e->high = INT64_MAX;
     if (e->dtype != CB_I64) return;
+    if (e->op == OP_minimum || e->op == OP_maximum) bound_extreme(e);
     if (e->op == OP_constant) e->low = e->high = e->imm.i;
     if (e->op == EX_axis) e->low = 0, e->high = kernel->axis[e->imm.i].size - 1;
     if (e->op == OP_add) bound_sum(e);

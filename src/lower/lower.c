@@ -212,6 +212,41 @@ static Expr *lower_slice_scatter(Lowering *l, const Node *node, Expr *const *pos
     return select_of(l, inside, from_source, from_base);
 }
 
+/* Where a part begins, at most at `most`. One value for all positions, so it asks for no guard. */
+static Expr *lower_start(Lowering *l, const Node *start, int64_t most) {
+    Expr *position[1] = {NULL}, *given = lower_at(l, start, position, NULL);
+    if (!given) return NULL;
+    Expr *below = binary(l, OP_minimum, CB_I64, given, expr_int(l->kernel, most));
+    return binary(l, OP_maximum, CB_I64, below, expr_int(l->kernel, 0));
+}
+
+static Expr *lower_dynamic_slice(Lowering *l, const Node *node, Expr *const *position,
+                                 Expr *guard) {
+    int dim = (int)node->attrs->word[ATTR_dynamic_slice_dim];
+    const Node *x = node->input[0];
+    Expr *at[CB_MAX_RANK];
+    Expr *start = lower_start(l, node->input[1], x->size[dim] - node->size[dim]);
+    if (!start) return NULL;
+    memcpy(at, position, sizeof *position * node->rank);
+    at[dim] = index_add(l->kernel, position[dim], start);
+    return lower_at(l, x, at, guard);
+}
+
+static Expr *lower_dynamic_slice_scatter(Lowering *l, const Node *node, Expr *const *position,
+                                         Expr *guard) {
+    int dim = (int)node->attrs->word[ATTR_dynamic_slice_scatter_dim];
+    int64_t count = node->input[1]->size[dim];
+    Expr *at[CB_MAX_RANK];
+    Expr *start = lower_start(l, node->input[2], node->size[dim] - count);
+    if (!start) return NULL;
+    memcpy(at, position, sizeof *position * node->rank);
+    at[dim] = index_add(l->kernel, position[dim], index_scale(l->kernel, start, -1));
+    Expr *inside = within(l, at[dim], 0, count);
+    Expr *from_source = lower_at(l, node->input[1], at, both(l, guard, inside));
+    Expr *from_base = lower_at(l, node->input[0], position, guard);
+    return select_of(l, inside, from_source, from_base);
+}
+
 /* gather: the index has the output's shape; index_select: it is a vector along dim. */
 static Expr *lower_gather(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
     bool vector = node->op == OP_index_select;
@@ -230,6 +265,10 @@ static Expr *lower_join(Lowering *l, const Node *node, Expr *const *position, Ex
         return lower_concat(l, node, position, guard);
     case OP_pad:
         return lower_pad(l, node, position, guard);
+    case OP_dynamic_slice:
+        return lower_dynamic_slice(l, node, position, guard);
+    case OP_dynamic_slice_scatter:
+        return lower_dynamic_slice_scatter(l, node, position, guard);
     default:
         return lower_slice_scatter(l, node, position, guard);
     }

@@ -132,6 +132,7 @@ const Param *op_varying(Op op, int position) {
 cb_operand attr_varying(const Param *param, const int64_t *word) {
     bool number = param->type == PARAM_NUMBER;
     word += param->word;
+    if (param->varies == VARIES_START) return cb_operand_int(*word);
     return (cb_operand){.kind = number ? (int)word[0] : CB_OPERAND_FLOAT, .i = word[number]};
 }
 

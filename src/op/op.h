@@ -102,14 +102,15 @@ typedef enum __attribute__((packed)) Varies {
     VARIES_NOT,
     VARIES_FREELY,
     VARIES_ABOVE_0,
-    VARIES_WITHIN_1 /* 0 < number < 1 */
+    VARIES_WITHIN_1, /* 0 < number < 1 */
+    VARIES_START     /* of a view, in elements along its dim: an argument of traces, not of nodes */
 } Varies;
 
 typedef struct Param {
     const char *name;
     ParamType type;
     bool has_default;
-    Varies varies;             /* PARAM_FLOAT, PARAM_NUMBER */
+    Varies varies;             /* PARAM_FLOAT, PARAM_NUMBER; a start: PARAM_INT */
     double default_float;      /* PARAM_FLOAT */
     cb_operand default_number; /* PARAM_NUMBER */
     int64_t default_int;       /* the others; dims: how many, -1 is CB_ALL; floats: 0 */
@@ -119,6 +120,11 @@ typedef struct Param {
 
 enum { OP_MAX_PARAMS = 11, OP_MAX_INPUTS = 8, ATTR_WORDS = 48 };
 enum { LIST_WORDS = 1 + CB_MAX_RANK, NUMBER_WORDS = 2 };
+
+/* Whether a graph's input may stand for it (attr_set_argument). */
+static inline bool param_may_be_input(const Param *param) {
+    return param->varies != VARIES_NOT && param->varies != VARIES_START;
+}
 
 /* How many words of Attrs an attribute takes. */
 static inline int param_words(const Param *param) {
@@ -289,6 +295,18 @@ int64_t sizes_numel(int rank, const int64_t *size);
  * needed. */
 bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *result,
                   const int64_t *stride, int64_t offset, int64_t *out_stride, int64_t *out_offset);
+/* Views that begin somewhere along a dim (VARIES_START): slice, select and narrow. */
+bool view_has_start(Op op);
+/* Attributes of such a call of x in one way for all that show as many elements: canonical, and the
+ * end of a slice counted from its start. False with an error. view_from_normal: as op_infer has
+ * them. */
+bool view_normalize(Op op, const Meta *x, Attrs *attrs);
+void view_from_normal(Op op, Attrs *attrs);
+/* Of such ones: along which dim, and how many elements it is there from the first to the last. */
+typedef struct ViewReach {
+    int64_t dim, count;
+} ViewReach;
+ViewReach view_reach(Op op, const int64_t *word);
 /* Do several elements of a view stand at one place? */
 bool view_repeats(const Meta *meta, const int64_t *stride);
 /* A shorthand view (transpose, squeeze...) as one of reshape, permute, expand, slice, flip, window;

@@ -82,6 +82,8 @@ static bool keep_rule(InferCall *call) {
         call->out->input_dtype[mask] = call->input[mask].dtype == CB_BOOL ? CB_BOOL
                                        : dtype == CB_F64                  ? CB_F64
                                                                           : CB_F32;
+    if (call->op == OP_dynamic_slice || call->op == OP_dynamic_slice_scatter)
+        call->out->input_dtype[call->input_count - 1] = CB_I64;
     if (!op_has_index(call->op)) return true;
     const Meta *index = &call->input[1];
     if (!is_index(call, index)) return refuse(call, index->dtype, "an index");

@@ -66,6 +66,36 @@ static bool infer_slice_scatter(InferCall *call) {
     return true;
 }
 
+/* The start is behind the other inputs. */
+static bool takes_start(const InferCall *call) {
+    const Meta *start = &call->input[call->input_count - 1];
+    if (!start->rank && dtype_is_int(start->dtype)) return true;
+    return infer_fail(call, CB_ERR_SHAPE, "the start is no integer without dimensions");
+}
+
+static bool infer_dynamic_slice(InferCall *call) {
+    const Meta *x = &call->input[0];
+    int64_t *dim = &call->attrs->word[ATTR_dynamic_slice_dim];
+    int64_t size = call->attrs->word[ATTR_dynamic_slice_size];
+    if (!takes_start(call) || !infer_dim(call, dim, x->rank)) return false;
+    if (size < 0 || size > x->size[*dim])
+        return infer_fail(call, CB_ERR_ARGUMENT, "%lld elements of dim %lld of size %lld",
+                          (long long)size, (long long)*dim, (long long)x->size[*dim]);
+    call->out->result.size[*dim] = size;
+    return true;
+}
+
+static bool infer_dynamic_slice_scatter(InferCall *call) {
+    const Meta *x = &call->input[0], *source = &call->input[1];
+    int64_t *dim = &call->attrs->word[ATTR_dynamic_slice_scatter_dim];
+    if (!takes_start(call) || !infer_dim(call, dim, x->rank)) return false;
+    if (source->rank != x->rank) return infer_fail(call, CB_ERR_SHAPE, "ranks differ");
+    for (int i = 0; i < x->rank; i++)
+        if (source->size[i] > x->size[i] || (i != *dim && source->size[i] < x->size[i]))
+            return infer_fail(call, CB_ERR_SHAPE, "the source does not fit in dim %d", i);
+    return true;
+}
+
 /* index may be smaller than x except along dim, and than the source everywhere; without elements it
  * may have any shape. */
 static bool index_fits(InferCall *call, int64_t dim, const Meta *source) {
@@ -167,6 +197,8 @@ bool infer_index(InferCall *call) {
         {OP_concat, infer_concat},
         {OP_pad, infer_pad},
         {OP_slice_scatter, infer_slice_scatter},
+        {OP_dynamic_slice, infer_dynamic_slice},
+        {OP_dynamic_slice_scatter, infer_dynamic_slice_scatter},
         {OP_gather, infer_gather},
         {OP_index_select, infer_index_select},
         {OP_scatter, infer_scatter},

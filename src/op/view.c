@@ -232,3 +232,31 @@ Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *resu
         return op;
     }
 }
+
+/* ---- where views begin ---- */
+
+bool view_has_start(Op op) { return op == OP_slice || op == OP_select || op == OP_narrow; }
+
+bool view_normalize(Op op, const Meta *x, Attrs *attrs) {
+    Inferred inferred;
+    if (!op_infer(op, x, 1, attrs, &inferred)) return false;
+    if (op != OP_slice) return true;
+    int64_t *word = attrs->word, count = inferred.result.size[word[ATTR_slice_dim]];
+    word[ATTR_slice_end] = count ? (count - 1) * word[ATTR_slice_step] + 1 : 0;
+    return true;
+}
+
+void view_from_normal(Op op, Attrs *attrs) {
+    if (op == OP_slice) attrs->word[ATTR_slice_end] += attrs->word[ATTR_slice_start];
+}
+
+ViewReach view_reach(Op op, const int64_t *word) {
+    switch (op) {
+    case OP_slice:
+        return (ViewReach){word[ATTR_slice_dim], word[ATTR_slice_end]};
+    case OP_narrow:
+        return (ViewReach){word[ATTR_narrow_dim], word[ATTR_narrow_length]};
+    default:
+        return (ViewReach){word[ATTR_select_dim], 1};
+    }
+}

@@ -138,6 +138,13 @@ static void bind(const PlanRun *run) {
     for (int i = 0; i < run->executable->slot_count; i++) run->slot[i] = run->base[slot_value[i]];
 }
 
+/* A number is on the host, whatever the device (place_of). */
+static int64_t shift_of(const PlanRun *run, Shift shift) {
+    if (shift.input == NO_INPUT) return 0;
+    const int64_t *given = tensor_data(run->inputs[shift.input]);
+    return *given < 0 ? 0 : *given > shift.most ? shift.most : *given;
+}
+
 /* ---- steps ---- */
 
 static bool run_check(const PlanRun *run, const Step *step) {
@@ -189,7 +196,12 @@ static bool run_task(const PlanRun *run, const Step *step) {
     int number = (int)(step - run->plan->step);
     const Work *work = &run->executable->work[number];
     Operands operands = kernel_operands(run, step->kernel);
-    for (int i = 0; i < step->in_count; i++) operands.in[i] = run->base[step->in[i]];
+    for (int i = 0; i < step->in_count; i++) {
+        char *base = run->base[step->in[i]];
+        Shift shift = step->shift ? step->shift[i] : (Shift){.input = NO_INPUT};
+        int64_t element = (int64_t)element_bytes(&run->plan->value[step->in[i]]);
+        operands.in[i] = base + shift_of(run, shift) * shift.element * element;
+    }
     operands.out = run->base[step->out];
     operands.packed = work_packed(work);
     if (device_is_host(run->executable->device)) return work_run(work, operands);
@@ -253,11 +265,11 @@ typedef struct Destination {
     int64_t stride[CB_MAX_RANK]; /* in elements */
 } Destination;
 
-static Destination destination_of(const Tensor *to, const Region *region) {
+static Destination destination_of(const PlanRun *run, const Tensor *to, const Region *region) {
     Destination part = {.at = tensor_data(to), .size = to->size};
     memcpy(part.stride, to->stride, sizeof part.stride);
     if (!region) return part;
-    int64_t offset = 0;
+    int64_t offset = shift_of(run, region->shift) * to->stride[region->shifted];
     for (int d = 0; d < to->rank; d++) {
         offset += region->start[d] * to->stride[d];
         part.stride[d] *= region->step[d];
@@ -280,7 +292,7 @@ static bool write_mutations(const PlanRun *run) {
             value->place == VALUE_INPUT ? stage_of(run->executable, value->number) : NULL;
         if (stage) from = run->block + stage->offset;
         if (from == tensor_data(to)) continue;
-        Destination part = destination_of(to, output->region);
+        Destination part = destination_of(run, to, output->region);
         int64_t stride[CB_MAX_RANK];
         contiguous_strides(to->rank, part.size, stride);
         if (value->place == VALUE_INPUT && !stage)

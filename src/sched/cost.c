@@ -7,7 +7,7 @@
 
 static const Node **scatters_of(const Graph *graph, int mutation) {
     const Mutation *m = &graph->mutation[mutation];
-    return region_scatters(graph->arena, graph->input[m->input], m->value);
+    return region_scatters(graph, graph->arena, graph->input[m->input], m->value);
 }
 
 /* Op by op a write to a part of an input is no op, but what it moves. */
@@ -40,7 +40,8 @@ void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes) {
     for (int i = 0; i < length(order); i++) {
         const Node *node = order[i];
         OpKind kind = op_info(node->op)->kind;
-        if (kind == KIND_VIEW || kind == KIND_SPECIAL || part[node->id]) continue;
+        bool view = kind == KIND_VIEW || node->op == OP_dynamic_slice;
+        if (view || kind == KIND_SPECIAL || part[node->id]) continue;
         *kernels += 1;
         *bytes += node_bytes(node);
         for (int k = 0; k < node->input_count; k++)

@@ -53,17 +53,27 @@ static void add_checks(Schedule *s, const Group *group) {
     }
 }
 
+static void shift_operand(Schedule *s, Step *step, Shift shift) {
+    Shift *all = arena_new_array(s->plan->arena, Shift, OP_MAX_INPUTS);
+    for (int i = 0; i < OP_MAX_INPUTS; i++) all[i].input = NO_INPUT;
+    if (step->shift) memcpy(all, step->shift, sizeof *all * OP_MAX_INPUTS);
+    all[step->in_count] = shift;
+    step->shift = all;
+}
+
 /* Element strides of an operand of a task, whose value the step reads next. */
 static void strided_operand(Schedule *s, const Node *operand, Step *step, int64_t *stride,
                             int64_t *offset) {
     const Node *buffer = buffer_below(s, operand);
+    Shift shift = {.input = NO_INPUT};
     *offset = 0;
     if (buffer == operand) {
         buffer_strides(s, buffer, stride);
     } else {
-        bool affine = operand_affine(s, operand, buffer, stride, offset);
+        bool affine = operand_affine(s, operand, buffer, stride, offset, &shift);
         check(affine, "settle_strided left an operand without strides");
     }
+    if (shift.input != NO_INPUT) shift_operand(s, step, shift);
     step->in[step->in_count++] = node_value(s, buffer);
 }
 

@@ -66,7 +66,10 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
 /* [5:6, ::2]: by dim, as Python has slices. */
 static void put_region(const Region *region, Buffer *out) {
     for (int d = 0; d < region->rank; d++) {
-        putf(out, "%s%lld:%lld", d ? ", " : "[", (long long)region->start[d],
+        put(out, d ? ", " : "[");
+        if (region->shift.input != NO_INPUT && d == region->shifted)
+            putf(out, "arg%d + ", region->shift.input);
+        putf(out, "%lld:%lld", (long long)region->start[d],
              (long long)(region->start[d] + (region->size[d] - 1) * region->step[d] + 1));
         if (region->step[d] != 1) putf(out, ":%lld", (long long)region->step[d]);
     }

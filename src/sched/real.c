@@ -38,6 +38,11 @@ static void make_real(Schedule *s, const Node *node) {
     if (node->op != OP_input) s->real[node->id] = true;
 }
 
+static bool is_view(const Schedule *s, const Node *node) {
+    bool shifts = node->op == OP_dynamic_slice && graph_shifts(s->graph, node);
+    return shifts || op_info(node->op)->kind == KIND_VIEW;
+}
+
 /* What stands below the views. Every so many views one becomes real, whoever reads it: then all
  * that walks down to a base takes few steps. */
 static void find_bases(Schedule *s) {
@@ -47,7 +52,7 @@ static void find_bases(Schedule *s) {
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
         s->below[node->id] = node;
-        if (op_info(node->op)->kind != KIND_VIEW) continue;
+        if (!is_view(s, node)) continue;
         views[node->id] = views[node->input[0]->id] + 1;
         if (views[node->id] < TREE_NODES) {
             s->below[node->id] = s->below[node->input[0]->id];
@@ -73,12 +78,15 @@ typedef struct Probe {
 } Probe;
 
 static bool probe_is_leaf(Lowering *l, const Node *node) {
-    return node == ((const Probe *)l->user)->base;
+    return node == ((const Probe *)l->user)->base || node->op == OP_input;
 }
 
 static Expr *probe_leaf(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
     Probe *probe = l->user;
     check(!guard, "a view has no guard");
+    if (node != probe->base) /* a start: the number of its input stands for a buffer */
+        return expr_load(l->kernel, (int)node->attrs->word[0], CB_I64, expr_int(l->kernel, 0),
+                         NULL);
     probe->index = index_dot(l->kernel, node->rank, probe->stride, position);
     return probe->index;
 }
@@ -94,7 +102,30 @@ struct OperandStrides {
     const Node *buffer;
     bool affine;
     int64_t offset, stride[CB_MAX_RANK];
+    Shift shift;
 };
+
+/* What is left of an index without its axes: a number, and a start between two others at most
+ * (lower_dynamic_slice). False: more. */
+static bool read_rest(const Expr *rest, OperandStrides *out) {
+    out->offset = 0;
+    out->shift = (Shift){.input = NO_INPUT, .element = 1};
+    if (rest->op == OP_constant) return out->offset = rest->imm.i, true;
+    if (rest->op == OP_add && rest->input[1]->op == OP_constant)
+        out->offset = rest->input[1]->imm.i, rest = rest->input[0];
+    if (rest->op == OP_mul && rest->input[1]->op == OP_constant)
+        out->shift.element = rest->input[1]->imm.i, rest = rest->input[0];
+    const Expr *below = rest->op == OP_maximum ? rest->input[0] : NULL;
+    if (!below || below->op != OP_minimum || below->input[0]->op != EX_load) return false;
+    out->shift.input = (int)below->input[0]->imm.i;
+    out->shift.most = rest->high;
+    return true;
+}
+
+/* Constants are packed as they lie. */
+static bool may_shift(const Schedule *s, const Node *buffer) {
+    return buffer->op != OP_input || graph_is_argument(s->graph, buffer);
+}
 
 static void find_strides(const Schedule *s, const Node *operand, const Node *buffer,
                          OperandStrides *out) {
@@ -113,17 +144,18 @@ static void find_strides(const Schedule *s, const Node *operand, const Node *buf
     lower_at(&lowering, operand, position, NULL);
     bool affine = index_affine(kernel, probe.index, out->stride, &rest);
     out->buffer = buffer;
-    out->affine = affine && rest->op == OP_constant;
-    out->offset = out->affine ? rest->imm.i : 0;
+    out->affine = affine && read_rest(rest, out);
+    out->affine &= out->shift.input == NO_INPUT || may_shift(s, buffer);
 }
 
 bool operand_affine(const Schedule *s, const Node *operand, const Node *buffer, int64_t *stride,
-                    int64_t *offset) {
+                    int64_t *offset, Shift *shift) {
     OperandStrides *found = s->operand[operand->id];
     if (!found) found = s->operand[operand->id] = arena_new_array(s->arena, OperandStrides, 1);
     if (found->buffer != buffer) find_strides(s, operand, buffer, found);
     memcpy(stride, found->stride, sizeof *stride * operand->rank);
     *offset = found->offset;
+    *shift = found->shift;
     return found->affine;
 }
 
@@ -146,8 +178,10 @@ void buffer_strides(const Schedule *s, const Node *node, int64_t *stride) {
 
 static void mark_strided(Schedule *s, const Node *operand) {
     int64_t stride[DOMAIN_AXES], offset;
+    Shift shift;
     const Node *below = s->below[operand->id];
-    bool affine = below->op != OP_constant && operand_affine(s, operand, below, stride, &offset);
+    bool affine =
+        below->op != OP_constant && operand_affine(s, operand, below, stride, &offset, &shift);
     make_real(s, affine ? below : operand);
 }
 
@@ -166,8 +200,10 @@ static void settle_strided(Schedule *s) {
         for (int i = 0; i < length(s->order); i++)
             for (int k = 0; k < strided_operands(s->order[i]); k++) {
                 int64_t stride[DOMAIN_AXES], offset;
+                Shift shift;
                 const Node *operand = s->order[i]->input[k], *buffer = buffer_below(s, operand);
-                if (buffer == operand || operand_affine(s, operand, buffer, stride, &offset))
+                if (buffer == operand ||
+                    operand_affine(s, operand, buffer, stride, &offset, &shift))
                     continue;
                 make_real(s, operand);
                 settled = false;

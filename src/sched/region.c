@@ -14,10 +14,12 @@
 
 enum { MOST_SCATTERS = 256 }; /* each is a copy of its own, and an output of the plan */
 
-const Node **region_scatters(Arena *arena, const Node *input, const Node *value) {
+const Node **region_scatters(const Graph *graph, Arena *arena, const Node *input,
+                             const Node *value) {
     const Node **scatter = NULL;
     for (; value != input; value = value->input[0]) {
-        if (value->op != OP_slice_scatter || length(scatter) == MOST_SCATTERS) return NULL;
+        bool part = value->op == OP_slice_scatter || graph_shifts(graph, value);
+        if (!part || length(scatter) == MOST_SCATTERS) return NULL;
         push(arena, scatter, value);
     }
     for (int i = 0, j = length(scatter) - 1; i < j; i++, j--) {
@@ -27,23 +29,47 @@ const Node **region_scatters(Arena *arena, const Node *input, const Node *value)
     return scatter;
 }
 
+static bool is_same_window(const Node *node, const Node *scatter) {
+    const Node *source = scatter->input[1];
+    int64_t dim = scatter->attrs->word[ATTR_dynamic_slice_scatter_dim];
+    return node->op == OP_dynamic_slice && node->input[0] == scatter->input[0] &&
+           node->input[1] == scatter->input[2] && node_same_meta(node, source) &&
+           node->attrs->word[ATTR_dynamic_slice_dim] == dim;
+}
+
 /* The node is what the scatter writes to, before it does. */
 static bool is_same_slice(const Node *node, const Node *scatter) {
     const int64_t *of = scatter->attrs->word;
+    if (scatter->op == OP_dynamic_slice_scatter) return is_same_window(node, scatter);
     return node->op == OP_slice && node->input[0] == scatter->input[0] &&
            node->attrs->word[ATTR_slice_dim] == of[ATTR_slice_scatter_dim] &&
            node->attrs->word[ATTR_slice_start] == of[ATTR_slice_scatter_start] &&
            node->attrs->word[ATTR_slice_step] == of[ATTR_slice_scatter_step];
 }
 
+/* It comes first: below it are slices alone. */
+static void begin_at_input(const Node *scatter, Region *region) {
+    int dim = (int)scatter->attrs->word[ATTR_dynamic_slice_scatter_dim];
+    region->shift.input = (int)scatter->input[2]->attrs->word[0];
+    region->shift.most = scatter->size[dim] - scatter->input[1]->size[dim];
+    region->shifted = dim;
+}
+
+static void narrow_to_slice(const Node *scatter, Region *region) {
+    const int64_t *of = scatter->attrs->word;
+    int dim = (int)of[ATTR_slice_scatter_dim];
+    region->start[dim] += of[ATTR_slice_scatter_start] * region->step[dim];
+    region->step[dim] *= of[ATTR_slice_scatter_step];
+}
+
 const Node *region_written(const Node *scatter, Region *region) {
-    *region = (Region){.rank = scatter->rank};
+    *region = (Region){.rank = scatter->rank, .shift.input = NO_INPUT};
     for (int d = 0; d < scatter->rank; d++) region->step[d] = 1;
     for (bool further = true; further;) {
-        const int64_t *of = scatter->attrs->word;
-        int dim = (int)of[ATTR_slice_scatter_dim];
-        region->start[dim] += of[ATTR_slice_scatter_start] * region->step[dim];
-        region->step[dim] *= of[ATTR_slice_scatter_step];
+        if (scatter->op == OP_slice_scatter)
+            narrow_to_slice(scatter, region);
+        else
+            begin_at_input(scatter, region);
         const Node *part = scatter->input[1];
         further = part->op == OP_slice_scatter && is_same_slice(part->input[0], scatter);
         scatter = part;
@@ -59,7 +85,7 @@ void find_regions(Schedule *s) {
     for (int i = 0; i < length(graph->mutation); i++) {
         const Mutation *mutation = &graph->mutation[i];
         const Node *input = graph->input[mutation->input];
-        s->scatter[i] = region_scatters(s->arena, input, mutation->value);
+        s->scatter[i] = region_scatters(graph, s->arena, input, mutation->value);
         for (int k = 0; k < length(s->scatter[i]); k++) s->scatters[s->scatter[i][k]->id] = true;
     }
 }

@@ -103,7 +103,7 @@ int strided_operands(const Node *node);
 const Node *buffer_below(const Schedule *schedule, const Node *operand);
 /* Is the operand of a library step a strided view of the buffer? Strides and offset in elements. */
 bool operand_affine(const Schedule *schedule, const Node *operand, const Node *buffer,
-                    int64_t *stride, int64_t *offset);
+                    int64_t *stride, int64_t *offset, Shift *shift);
 
 Group *group_find(Group *group); /* the live group that it has become; NULL for NULL */
 Group *group_new(Schedule *schedule, GroupKind kind, const Node *node);

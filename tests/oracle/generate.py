@@ -40,6 +40,7 @@ class Writer(Windows):
         self.program = Program()
         self.values = {} # name -> Value, of the body
         self.changing = [] # names of numbers that are others in every call
+        self.starts = [] # pairs of them: where a part of a dim begins and ends, always as far apart
         self.next = 0
         self.rough = self.chance(0.35) # may use what is known within a bound only
 
@@ -120,6 +121,11 @@ class Writer(Windows):
         if rank == 0 and kind not in ('unsqueeze', 'expand', 'reshape', 'flatten', 'squeeze', 't'): return None
         d = self.number(-rank, rank - 1) if rank else 0
         size = v.shape[d] if rank else 1
+        if self.starts and size and self.chance(0.6):
+            start, end = self.choose(self.starts)
+            kind = pick('slice', 'slice', 'narrow', 'select')
+            if kind == 'slice': return Line([], kind, [ref, d, start, end, pick(1, 1, 1, 2, 3)])
+            return Line([], kind, [ref, d, start] + ([pick(0, 1, 1, 2, 3)] if kind == 'narrow' else []))
         if kind == 'slice':
             start = self.number(0, size) if self.chance(0.6) else 0
             end = self.number(start, size + 1) if self.chance(0.6) else 2 ** 63 - 1
@@ -451,6 +457,12 @@ class Writer(Windows):
             call.setup.append(line)
             self.values[Ref(line.targets[0])] = line.arguments[0]
             self.changing.append(Ref(line.targets[0]))
+        for k in range(self.pick(1, 1, 2) if self.chance(0.3) else 0):
+            start, length = self.number(-3, 5), self.pick(1, 1, 2, 3, 4, 6)
+            pair = [Line([f'p{7 + 2 * k}'], 'number', [start]), Line([f'p{8 + 2 * k}'], 'number', [start + length])]
+            call.setup += pair
+            for line in pair: self.values[Ref(line.targets[0])] = line.arguments[0]
+            self.starts.append(tuple(Ref(line.targets[0]) for line in pair))
         if self.chance(0.15): # a tensor that the function finds outside
             outside = self.choose(names)
             self.values[Ref(outside)] = names[outside]
@@ -471,6 +483,14 @@ class Writer(Windows):
             target = Ref(self.pick('r0', 'r0', 'r1', *[line.targets[0] for line in call.setup if line.op != 'number']))
             call.then.append(Line([], 'fill_', [target, self.pick(1.0, 2.0, -3.0)]))
 
+    def move_starts(self, call):
+        numbers = {line.targets[0]: line for line in call.setup if line.op == 'number'}
+        for start, end in self.starts:
+            if self.chance(0.2): continue
+            length = numbers[end].arguments[0] - numbers[start].arguments[0] + self.pick(0, 0, 0, 0, 1)
+            numbers[start].arguments[0] = self.number(-3, 6)
+            numbers[end].arguments[0] = numbers[start].arguments[0] + length
+
     def failing_call(self):
         """Another bound for an index among the inputs."""
         call = self.program.copy().calls[0]
@@ -486,8 +506,10 @@ class Writer(Windows):
         if not all(r[0] in 'pvx' for l in self.program.body for r in l.refs()): kind = 'elements'
         for line in first.setup:
             if line.op == 'base': line.arguments[3] = self.number(1, 99999)
-            if line.op == 'number' and self.chance(0.8): line.arguments[0] = self.changing_number(line.arguments[0])
-        if self.changing and self.chance(0.6): return first
+            if line.op == 'number' and Ref(line.targets[0]) in self.changing and self.chance(0.8):
+                line.arguments[0] = self.changing_number(line.arguments[0])
+        self.move_starts(first)
+        if (self.changing or self.starts) and self.chance(0.6): return first
         if kind == 'anew':
             other = self.setup()[0]
             other.setup += [line for line in first.setup if line.op == 'number']
@@ -550,11 +572,12 @@ def modes_for(writer, compiled):
     """Eagerly, by the VM, and by the C compiler where compiled is set; 1 to 3 threads."""
     body = writer.program.body
     whole = not any(line.op == 'item' for line in body)
+    varies = writer.changing or writer.starts
     short = any(v.dtype in ('f16', 'bf16') for v in writer.values.values() if isinstance(v, Value))
     threads = lambda: f'threads={writer.number(1, 3)}'
     precise = lambda: ' precise=1' if short and writer.chance(0.4) else ''
-    graph = lambda: ',fullgraph=1' if whole and writer.chance(0.1 if writer.changing else 0.5) else \
-        f',dynamic={writer.number(0, 1)}' if writer.changing and writer.chance(0.3) else ''
+    graph = lambda: ',fullgraph=1' if whole and writer.chance(0.1 if varies else 0.5) else \
+        f',dynamic={writer.number(0, 1)}' if varies and writer.chance(0.3) else ''
     fuse = lambda: ',fuse=0' if writer.chance(0.1) else ''
     modes = [f'eager {threads()}', f'backend=vm{graph()}{fuse()} {threads()}{precise()}']
     if writer.large: modes.append(modes[-1][:modes[-1].index('threads=')] + threads())
@@ -570,7 +593,7 @@ def generate(seed, every):
         program = writer.program
         program.modes = modes_for(writer, every and seed % every == 0)
         if not sound(program): continue
-        for _ in range(writer.pick(2, 3, 4) if writer.changing else writer.pick(0, 1, 1, 2, 3)):
+        for _ in range(writer.pick(2, 3, 4) if writer.changing or writer.starts else writer.pick(0, 1, 1, 2, 3)):
             try: call = writer.other_call()
             except Refused: continue
             if len(call.arguments) == len(program.params) and sound(only(program, call)): program.calls.append(call)

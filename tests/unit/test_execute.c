@@ -95,6 +95,38 @@ static void an_input_is_updated_in_place(void **state) {
     executable_free(e);
 }
 
+/* Rows 2 and 3 from there on, and where that is outside the first or the last ones: read by a
+ * kernel and by a product, written, and read behind the write. */
+static void parts_begin_where_an_input_says(void **state) {
+    Executable *e =
+        executable_of(state,
+                      "graph(x: f32[6, 2], y: f32[2, 2], eye: f32[2, 2], at: i64[]) {\n"
+                      "  part = dynamic_slice(x, at, 0, 2)\n"
+                      "  written = dynamic_slice_scatter(x, mul(y, 10.0), at, 0)\n"
+                      "  mutate x = written\n"
+                      "  return neg(part), matmul(part, eye), dynamic_slice(written, 1, 0, 2)\n}",
+                      NULL);
+    static const int64_t starts[] = {0, 3, 4, 5, 100, INT64_MAX, -1, INT64_MIN};
+    for (size_t k = 0; k < sizeof starts / sizeof *starts; k++) {
+        const float square[] = {1, 0, 0, 1};
+        int64_t at = starts[k];
+        cb_tensor *in[] = {ramp(cb_dims(6, 2), 0, 1), ramp(cb_dims(2, 2), 1, 1),
+                           cb_from_data(square, CB_F32, cb_dims(2, 2)),
+                           cb_from_data(&at, CB_I64, cb_dims())};
+        cb_tensor *out[3];
+        assert_true(run_executable(e, in, out));
+        int64_t row = at < 0 ? 0 : at > 4 ? 4 : at;
+        double first = 2 * (double)row, after[12];
+        for (int i = 0; i < 12; i++) after[i] = i;
+        for (int i = 0; i < 4; i++) after[2 * row + i] = 10 * (i + 1);
+        expect(out[0], 4, (double[]){-first, -first - 1, -first - 2, -first - 3});
+        expect(out[1], 4, (double[]){first, first + 1, first + 2, first + 3});
+        expect(out[2], 4, after + 2);
+        expect(in[0], 12, after);
+    }
+    executable_free(e);
+}
+
 static void a_mutated_input_may_be_strided(void **state) {
     const int64_t stride[] = {1, 2};
     Executable *e = executable_of(
@@ -488,6 +520,7 @@ static int run_engine(bool generate) {
         ONE(strides_of_an_input_are_baked_in),
         ONE(a_reshaped_strided_input_is_copied),
         ONE(an_input_is_updated_in_place),
+        ONE(parts_begin_where_an_input_says),
         ONE(a_mutated_input_may_be_strided),
         ONE(neighbours_are_read_before_they_change),
         ONE(inputs_may_change_places),

@@ -9,13 +9,15 @@ enum { HEADS = 4, ROWS = 96, WIDTH = 64 }; /* 98304 bytes */
 static int64_t position;
 static int reader;
 
-enum { PRODUCT, ATTENTION, LINEAR, LOOP, NOTHING, READERS };
+enum { PRODUCT, WHOLE, ATTENTION, LINEAR, LOOP, NOTHING, READERS };
 
 static cb_tensor *read_cache(cb_tensor *q, cb_tensor *cache) {
     cb_tensor *seen = cb_slice(cache, 1, 0, position + 1);
     switch (reader) {
     case PRODUCT:
         return cb_matmul(q, cb_transpose(cache, 1, 2));
+    case WHOLE: /* no view of it */
+        return cb_scaled_dot_product_attention(q, cache, cache);
     case ATTENTION:
         return cb_scaled_dot_product_attention(q, seen, seen);
     case LINEAR:

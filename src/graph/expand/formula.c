@@ -55,7 +55,7 @@ static Term argument_term(const Graph *graph, int input, bool freely) {
 }
 
 static Term attribute_term(const Graph *graph, const Param *param, const Attrs *attrs) {
-    if (param->varies != VARIES_NOT) {
+    if (param_may_be_input(param)) {
         int input = attr_argument(attr_varying(param, attrs->word).f);
         if (input >= 0) return argument_term(graph, input, param->varies == VARIES_FREELY);
     }
