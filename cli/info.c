@@ -31,7 +31,9 @@ static const struct {
 
 static const char *const compilers[] = {"cc", "gcc", "clang", "tcc"};
 
-static void print_line(const char *name, const char *value) { printf("%-11s %s\n", name, value); }
+static void print_line(const char *name, const char *value) {
+    screen_wrap(stdout, printf("%-11s ", name), 12, value);
+}
 
 /* The first "model name" of /proc/cpuinfo, or the architecture. */
 static void processor_name(char *out, size_t bytes) {

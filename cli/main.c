@@ -45,12 +45,14 @@ const Command commands[] = {
     {NULL, NULL, NULL, NULL, NULL, NULL, NULL},
 };
 
+enum { HELP_COLUMN = 34 };
+
 static void print_help(FILE *out) {
     fprintf(out, "carbide %s: torch.compile as a C library\n\n", CB_VERSION);
     for (int i = 0; commands[i].name; i++) {
         char left[64];
         snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].arguments);
-        fprintf(out, "  carbide %-23s %s\n", left, commands[i].help);
+        screen_wrap(out, fprintf(out, "  carbide %-23s ", left), HELP_COLUMN, commands[i].help);
     }
     fprintf(out, "  carbide %-23s %s\n", "--version", "prints the version");
     fprintf(out, "\n`carbide COMMAND --help` lists the options of a command.\n");

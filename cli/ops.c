@@ -62,19 +62,19 @@ static const char *const dtype_rules[] = {
 
 /* Functions of the API that are no rows of the table: several results, or lists. */
 static const struct {
-    const char *signature, *meaning;
+    const char *name, *arguments, *meaning;
 } others[] = {
-    {"cat(x, count, dim)", "joins tensors along a dimension"},
-    {"stack(x, count, dim)", "joins tensors along a new dimension"},
-    {"split(x, size, dim, out, capacity)", "views of `size` along a dimension"},
-    {"chunk(x, chunks, dim, out, capacity)", "that many views along a dimension"},
-    {"sort(x, dim, descending, indices)", "sorted values, and where they were"},
-    {"topk(x, k, dim, largest, indices)", "the k largest or smallest, and where they were"},
-    {"nonzero(x)", "where x is not 0, by dim; asks for a value"},
-    {"masked_select(x, mask)", "the elements of x where mask is true; asks for a value"},
-    {"assign(x, value)",
+    {"cat", "(x, count, dim)", "joins tensors along a dimension"},
+    {"stack", "(x, count, dim)", "joins tensors along a new dimension"},
+    {"split", "(x, size, dim, out, capacity)", "views of `size` along a dimension"},
+    {"chunk", "(x, chunks, dim, out, capacity)", "that many views along a dimension"},
+    {"sort", "(x, dim, descending, indices)", "sorted values, and where they were"},
+    {"topk", "(x, k, dim, largest, indices)", "the k largest or smallest, and where they were"},
+    {"nonzero", "(x)", "where x is not 0, by dim; asks for a value"},
+    {"masked_select", "(x, mask)", "the elements of x where mask is true; asks for a value"},
+    {"assign", "(x, value)",
      "in place: x takes the value; add_, sub_, mul_, div_, relu_ are built on it"},
-    {"fill_(x, value)", "in place: every element takes the value"},
+    {"fill_", "(x, value)", "in place: every element takes the value"},
 };
 
 /* Composites without a formula whose name is not PyTorch's. */
@@ -184,12 +184,17 @@ static void print_markdown(OpKind kind) {
     }
 }
 
+enum { OTHERS_WIDTH = 38 };
+
 static void print_others(bool markdown) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (markdown)
-            printf("| `cb_%s` | %s |\n", others[i].signature, others[i].meaning);
+            printf("| `cb_%s%s` | %s |\n", others[i].name, others[i].arguments, others[i].meaning);
         else
-            printf("%-40s %s\n", others[i].signature, others[i].meaning);
+            screen_wrap(stdout,
+                        printf("%s%-*s ", others[i].name,
+                               OTHERS_WIDTH - (int)strlen(others[i].name), others[i].arguments),
+                        OTHERS_WIDTH + 1, others[i].meaning);
 }
 
 static void print_autocast(Autocast autocast, const char *title) {
@@ -281,9 +286,24 @@ static void print_example(const OpInfo *info) {
     printf(");\n");
 }
 
+/* One that is no row of the table. */
+static bool print_other(const char *name, Guess *guess) {
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        guess_try(guess, others[i].name);
+        if (strcmp(others[i].name, name) != 0) continue;
+        printf("%scb_%s%s%s\n", screen_bold(), others[i].name, others[i].arguments, screen_plain());
+        screen_wrap(stdout, printf("  "), 2, others[i].meaning);
+        printf("\nin carbide.h, with its arguments\n");
+        return true;
+    }
+    return false;
+}
+
 static int print_op(const char *name) {
     char signature[256];
+    if (!strncmp(name, "cb_", 3)) name += 3;
     Guess guess = guess_begin(name);
+    if (print_other(name, &guess)) return STATUS_OK;
     for (Op op = OP_none; op < OP_COUNT; op++) {
         const OpInfo *info = op_info(op);
         if (info->kind == KIND_SPECIAL || is_internal(op)) continue;

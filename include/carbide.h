@@ -657,7 +657,8 @@ extern "C" {
 
 /* Calls a compiled function. cb_call(f, x, y) returns the first result, or NULL; cb_call_n fills
  * outputs and returns their number, or a negative status (also when they are more than capacity).
- * Results belong to the caller's scope.
+ * A function that leaves an error has failed, whatever it returns: what it did is done, and the
+ * call gives NULL. Results belong to the caller's scope.
  *
  * The function runs in a scope of its own, which closes when it returns: of its tensors only the
  * results outlive the call, and what it hands to cb_keep(). A tensor that was kept is computed like

@@ -16,6 +16,7 @@ enum { MESSAGE_BYTES = 1024 };
 _Thread_local _Alignas(32) Site thread_site NEAR;
 static _Thread_local const Place *place NEAR;
 static _Thread_local cb_status first;
+static _Thread_local unsigned failures;
 static _Thread_local int text_start; /* of the message, behind line and path */
 static _Thread_local char message[MESSAGE_BYTES];
 
@@ -39,6 +40,8 @@ void place_set(const Place *other) { place = other; }
 const char *cb_error(void) { return first == CB_OK ? NULL : message; }
 
 cb_status cb_error_status(void) { return first; }
+
+unsigned error_count(void) { return failures; }
 
 const char *error_text(void) { return first == CB_OK ? NULL : message + text_start; }
 
@@ -79,6 +82,7 @@ static int write_position(void) {
 
 cb_status fail(cb_status status, const char *format, ...) {
     check(status < CB_OK, "fail() with status %d", (int)status);
+    failures++;
     if (first != CB_OK) return status;
     first = status;
     text_start = write_position();
@@ -90,6 +94,7 @@ cb_status fail(cb_status status, const char *format, ...) {
 }
 
 void fail_again(cb_status status, const char *text) {
+    failures++;
     if (first != CB_OK) return;
     first = status;
     text_start = 0;

@@ -47,6 +47,7 @@ cb_status fail(cb_status status, const char *format, ...) __attribute__((format(
 void fail_again(cb_status status, const char *text);
 cb_status fail_memory(size_t bytes); /* 0: those that memory_alloc refused last */
 cb_status fail_file(const char *call, const char *path); /* with errno, which says which kind */
+unsigned error_count(void); /* of failures of the thread so far, recorded or behind another one */
 const char *error_text(void); /* the message without line and path; NULL when there is none */
 /* Another name in the place of the first bytes of that text. */
 void fail_renamed(size_t bytes, const char *name);

@@ -305,10 +305,11 @@ static bool breaks_after_failure(Call *call) {
 }
 
 /* The function has returned. What it did stays done when it failed, as in eager; where it dealt
- * with the failure itself, it goes on, and what fullgraph refused stays refused. False: an
- * error. */
+ * with the failure itself, it goes on, and what fullgraph refused stays refused. An error that it
+ * leaves fails the call, also behind an older one of the caller's. False: an error. */
 static bool settle(Call *call, Tensor **output, int count, cb_status before) {
-    bool good = count >= 0 && (before != CB_OK || cb_error_status() == CB_OK);
+    bool raised = cb_error_status() != CB_OK && error_count() != call->errors;
+    bool good = count >= 0 && !raised;
     if (call->refused) {
         segment_compute_all(call);
         refuse(call->refused, "");
@@ -388,6 +389,7 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
         return CB_ERR_MEMORY;
     }
     call->frame.inside = &function->inside;
+    call->errors = error_count();
     Frame *left UNWINDS_FRAME = &call->frame;
     bool started = call_start(call, function, now, input, input_count, entry);
     int count = started ? trace_function(call, output) : 0;

@@ -406,6 +406,7 @@ struct Call {
     int at;             /* ops done */
     Recording *recording;
     bool failed;           /* an op failed: the trace is not all that happened */
+    unsigned errors;       /* error_count as it began */
     char *failure;         /* owned: what the first of them said, with its line; NULL: not known */
     int outside;           /* the value from whose history the last op goes on, or it wrote to */
     bool grad;             /* gradients are wanted where it began */

@@ -60,6 +60,9 @@ refused 2 "'x' is not understood"        manual x
 refused 2 "usage: carbide completion"    completion
 refused 2 "usage: carbide completion"    completion tcsh
 refused 0 "in PyTorch"                   ops relu
+refused 0 "in PyTorch"                   ops cb_relu
+refused 0 "the k largest or smallest"    ops topk
+refused 2 "did you mean 'topk'?"         ops topl
 refused 0 "1e-05 when left out"          ops layer_norm
 refused 2 "'x' is not understood"        info x
 refused 0 "bench"                        help

@@ -86,6 +86,37 @@ static void test_effects(void **state) {
     expect_same_effects(writes_then_looks_up, "fullgraph=1, " VM, false);
 }
 
+static cb_tensor *goes_on(cb_tensor *x) {
+    cb_tensor *y = cb_matmul(x, x); /* f32[3, 4] */
+    return y ? y : cb_mul(x, 2.0);
+}
+
+static cb_tensor *goes_on_cleared(cb_tensor *x) {
+    cb_tensor *y = cb_matmul(x, x);
+    if (!y) cb_clear_error();
+    return y ? y : cb_mul(x, 2.0);
+}
+
+/* An error that the function leaves fails the call, whether there was one before or not. */
+static void test_errors_before(void **state) {
+    (void)state;
+    cb_function *leaves = cb_compile(goes_on, VM), *clears = cb_compile(goes_on_cleared, VM);
+    cb_function *works = cb_compile(gelu, VM);
+    cb_scope_open();
+    cb_tensor *x = ramp(3, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_null(cb_call(leaves, x));
+        assert_non_null(strstr(cb_error(), "inner sizes differ"));
+    }
+    expect_equal(cb_call(works, x), gelu(x)); /* the one before is the caller's */
+    assert_non_null(cb_error());
+    cb_clear_error();
+    for (int i = 0; i < 3; i++) expect_equal(cb_call(clears, x), cb_mul(x, 2.0));
+    assert_null(cb_error());
+    cb_scope_close();
+    cb_function_free(leaves), cb_function_free(clears), cb_function_free(works);
+}
+
 /* fullgraph runs the entry alone, and its ops when a step of it fails. */
 static int looks_up(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
     (void)count, (void)user;
@@ -175,6 +206,7 @@ static void test_kept_before_failure(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_effects),
+        cmocka_unit_test(test_errors_before),
         cmocka_unit_test(test_fullgraph),
         cmocka_unit_test(test_negative_count),
         cmocka_unit_test(test_kept_before_failure),
