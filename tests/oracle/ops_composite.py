@@ -44,6 +44,7 @@ def masked_fill(x, mask, value): # x keeps its dtype, and bool takes part as wha
 @composite
 def clamp(x, low=None, high=None): # a NaN beside another limit is a NaN everywhere, and nothing is beyond a lone one
     for n in low, high:
+        need(n is None or n != 0 or not np.signbit(n), 'which zero stays')
         if n is not None and category(number(n).dtype) == category(x.dtype): literal(n, x.dtype)
     low, high = (-np.inf if low is None or (high is None and low != low) else low), (np.inf if high is None or (low is None and high != high) else high)
     return o('minimum', o('maximum', x, low), high)

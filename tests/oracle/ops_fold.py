@@ -173,10 +173,14 @@ def matmul(a, b):
     p, q = np.fmax(np.abs(x.lo), np.abs(x.hi)), np.fmax(np.abs(y.lo), np.abs(y.hi))
     magnitude = np.matmul(p, q)
     width = np.matmul(x.hi - x.lo, q) + np.matmul(p, y.hi - y.lo)
+    if dtype == 'bf16': # AMX takes subnormal elements as zeros, and leaves none
+        tiny = lambda e: np.where(e < 2.0 ** -126, e, 0)
+        flushed = np.matmul(tiny(p), q) + np.matmul(p, tiny(q))
+    else: flushed = np.zeros(np.shape(middle))
     unit = np.min(grain(x.lo), initial=np.inf) * np.min(grain(y.lo), initial=np.inf)
     certain = magnitude / unit <= limit(dtype) if x.exact and y.exact else np.zeros(np.shape(middle), bool)
     if dtype == 'f64' and not np.all(certain): need(False, 'no reference in f64')
-    slack = np.where(certain | (magnitude == 0), 0, (bound_of_sum(inner, dtype) + UNIT[dtype]) * magnitude + width)
+    slack = np.where(certain | (magnitude == 0), 0, (bound_of_sum(inner, dtype) + UNIT[dtype]) * magnitude + width) + flushed
     lo, hi = middle - slack, middle + slack
     result = Span(np.where(lo == 0, -0.0, lo), np.where(hi == 0, 0.0, hi))
     result = anything_where(result, magnitude > LARGEST[dtype] * 0.99)
