@@ -274,6 +274,20 @@ static bool writes_result(const Call *call, int target) {
     return promised || (root->tracked && root->kind == VALUE_IS_RESULT);
 }
 
+/* The op with its numbers. One that is refused leaves no arguments behind: those of the ops that
+ * there are count from 0. */
+static int choose_and_apply(Call *call, TraceOp *op) {
+    Recording *recording = call->recording;
+    int arguments = recording->trace->argument_count, inputs = length(recording->graph->input);
+    int captured = length(recording->captured);
+    int result = number_choose(call, op) ? apply_values(recording, *op) : OUT_OF_MEMORY;
+    if (result != NO_VALUE) return result;
+    recording->trace->argument_count = arguments;
+    truncate_to(recording->graph->input, inputs);
+    truncate_to(recording->captured, captured);
+    return NO_VALUE;
+}
+
 /* Where a view begins is a number of its own. False with an error. */
 static bool take_start(const Recording *recording, TraceOp *op, Attrs *normal) {
     if (op->input[0].kind != OPERAND_VALUE) return true; /* which is refused */
@@ -305,7 +319,7 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
     if (resolved && is_made_elsewhere(recording, next.input, input_count))
         result = LIES_ELSEWHERE;
     else if (resolved)
-        result = number_choose(call, &next) ? apply_values(recording, next) : OUT_OF_MEMORY;
+        result = choose_and_apply(call, &next);
     if (result >= 0 && resolved && !call_reserve(call, result + 1)) result = OUT_OF_MEMORY;
     if (result < 0 || !resolved)
         return goes_eager(call, result) ? apply(op, input, input_count, attrs) : NULL;

@@ -561,6 +561,37 @@ static void many(void **state) {
     cb_function_free(fast);
 }
 
+static bool fails, ends_early;
+
+/* Rounds of a loop in which an op with a number is refused, and the error cleared. */
+static cb_tensor *refused_between(cb_tensor *x) {
+    for (int i = 0; i < 5; i++) {
+        cb_tensor *h = cb_mul(x, rate + i);
+        if (fails) cb_layer_norm(h, cb_dims(7), NULL, NULL, 1e-3);
+        if (fails) cb_clear_error();
+        cb_tensor *y = cb_mul(h, other_rate + 10 * i);
+        if (ends_early && i == 3) return cb_add(cb_mul(y, 5.0), 100.0);
+        x = cb_item(cb_sum(y)) > 1e30 ? h : y;
+    }
+    return x;
+}
+
+/* What was refused leaves no gap in the numbering of arguments. */
+static void refused_ops_have_no_arguments(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(refused_between, "dynamic=1, " VM);
+    for (int i = 0; i < 6; i++) {
+        cb_scope_open();
+        cb_tensor *x = ramp(1, 4);
+        fails = i < 1, ends_early = i == 2 || i == 3;
+        rate = 0.2 + i, other_rate = 0.3 + i;
+        expect_tensor(cb_call(fast, x), refused_between(x), 1e-4, 1e-4);
+        cb_scope_close();
+    }
+    assert_null(cb_error());
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedule),
@@ -575,6 +606,7 @@ int main(void) {
         cmocka_unit_test(asked),
         cmocka_unit_test(fixed),
         cmocka_unit_test(many),
+        cmocka_unit_test(refused_ops_have_no_arguments),
         cmocka_unit_test(going_over),
         cmocka_unit_test(zero_after_others),
         cmocka_unit_test(attributes),
