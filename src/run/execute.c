@@ -261,22 +261,17 @@ static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *lea
 
 typedef struct Destination {
     void *at;
-    const int64_t *size;
-    int64_t stride[CB_MAX_RANK]; /* in elements */
+    int rank;
+    const int64_t *size, *stride; /* in elements */
 } Destination;
 
 static Destination destination_of(const PlanRun *run, const Tensor *to, const Region *region) {
-    Destination part = {.at = tensor_data(to), .size = to->size};
-    memcpy(part.stride, to->stride, sizeof part.stride);
-    if (!region) return part;
-    int64_t offset = shift_of(run, region->shift) * to->stride[region->shifted];
-    for (int d = 0; d < to->rank; d++) {
-        offset += region->start[d] * to->stride[d];
-        part.stride[d] *= region->step[d];
-    }
-    part.at = (char *)part.at + offset * (int64_t)cb_dtype_size(to->dtype);
-    part.size = region->size;
-    return part;
+    if (!region) return (Destination){tensor_data(to), to->rank, to->size, to->stride};
+    int64_t offset = region->offset;
+    for (int i = 0; i < region->shift_count; i++)
+        offset += shift_of(run, region->shift[i]) * region->shift[i].element;
+    char *at = (char *)tensor_data(to) + offset * (int64_t)cb_dtype_size(to->dtype);
+    return (Destination){at, region->rank, region->size, region->stride};
 }
 
 /* Mutated inputs take their values, unless they were computed there. */
@@ -294,10 +289,10 @@ static bool write_mutations(const PlanRun *run) {
         if (from == tensor_data(to)) continue;
         Destination part = destination_of(run, to, output->region);
         int64_t stride[CB_MAX_RANK];
-        contiguous_strides(to->rank, part.size, stride);
+        contiguous_strides(part.rank, part.size, stride);
         if (value->place == VALUE_INPUT && !stage)
             memcpy(stride, run->inputs[value->number]->stride, sizeof stride);
-        if (!enqueue_copy(run->device, part.at, part.stride, from, stride, to->rank, part.size,
+        if (!enqueue_copy(run->device, part.at, part.stride, from, stride, part.rank, part.size,
                           element_bytes(value)))
             return false;
     }

@@ -5,31 +5,30 @@
 #include "graph/node.h"
 #include "sched/plan.h"
 
-static const Node **scatters_of(const Graph *graph, int mutation) {
+static RegionWrite *writes_of(const Graph *graph, int mutation) {
     const Mutation *m = &graph->mutation[mutation];
-    return region_scatters(graph, graph->arena, graph->input[m->input], m->value);
+    return region_writes(graph, graph->arena, graph->input[m->input], NULL, m->value);
 }
 
 /* Op by op a write to a part of an input is no op, but what it moves. */
 static bool *written_parts(const Graph *graph) {
     bool *part = arena_new_array(graph->arena, bool, length(graph->node) + 1);
     for (int i = 0; i < length(graph->mutation); i++) {
-        const Node **scatter = scatters_of(graph, i);
-        Region region;
-        for (int k = 0; k < length(scatter); k++) {
-            const Node *written = region_written(scatter[k], &region);
-            for (const Node *n = scatter[k]; n != written; n = n->input[1]) part[n->id] = true;
-        }
+        const RegionWrite *write = writes_of(graph, i);
+        for (int k = 0; k < length(write); k++)
+            for (const Node *n = write[k].scatter; n != write[k].source;) {
+                part[n->id] = true;
+                n = n->input[op_info(n->op)->kind != KIND_VIEW];
+            }
     }
     return part;
 }
 
 static void add_mutation(const Graph *graph, int mutation, int *kernels, int64_t *bytes) {
-    const Node **scatter = scatters_of(graph, mutation);
-    Region region;
-    for (int k = 0; k < length(scatter); k++)
-        *kernels += 1, *bytes += 2 * node_bytes(region_written(scatter[k], &region));
-    if (!scatter) *kernels += 1, *bytes += 2 * node_bytes(graph->mutation[mutation].value);
+    const RegionWrite *write = writes_of(graph, mutation);
+    for (int k = 0; k < length(write); k++)
+        *kernels += 1, *bytes += 2 * node_bytes(write[k].source);
+    if (!write) *kernels += 1, *bytes += 2 * node_bytes(graph->mutation[mutation].value);
 }
 
 void graph_eager_cost(Graph *graph, int *kernels, int64_t *bytes) {

@@ -215,9 +215,9 @@ static void emit_all(Schedule *s) {
 
 /* Where in its input a part of a mutation lands; NULL: everywhere. */
 static const Region *region_of(const Schedule *s, int number, int part) {
-    if (!s->scatter[number]) return NULL;
-    Region *region = arena_zalloc(s->plan->arena, sizeof *region);
-    region_written(s->scatter[number][part], region);
+    if (!s->write[number]) return NULL;
+    Region *region = arena_alloc(s->plan->arena, sizeof *region);
+    *region = s->write[number][part].region;
     return region;
 }
 

@@ -63,17 +63,13 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
     }
 }
 
-/* [5:6, ::2]: by dim, as Python has slices. */
+/* at 320 + arg4 * 64 by [64, 1]: in elements. */
 static void put_region(const Region *region, Buffer *out) {
-    for (int d = 0; d < region->rank; d++) {
-        put(out, d ? ", " : "[");
-        if (region->shift.input != NO_INPUT && d == region->shifted)
-            putf(out, "arg%d + ", region->shift.input);
-        putf(out, "%lld:%lld", (long long)region->start[d],
-             (long long)(region->start[d] + (region->size[d] - 1) * region->step[d] + 1));
-        if (region->step[d] != 1) putf(out, ":%lld", (long long)region->step[d]);
-    }
-    put(out, "]");
+    putf(out, " at %lld", (long long)region->offset);
+    for (int i = 0; i < region->shift_count; i++)
+        putf(out, " + arg%d * %lld", region->shift[i].input, (long long)region->shift[i].element);
+    put(out, " by ");
+    put_sizes(out, region->rank, region->stride);
 }
 
 void plan_print_steps(const Plan *plan, Buffer *out) {

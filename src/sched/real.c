@@ -63,10 +63,12 @@ static void find_bases(Schedule *s) {
     }
 }
 
-/* The dear part below views, or the view itself when a plain buffer is below. */
+/* The dear part below views, or the view itself when a plain buffer is below, or all of an input
+ * with a part that was written. */
 static void make_base_real(Schedule *s, const Node *node) {
     const Node *base = s->below[node->id];
-    make_real(s, base->op == OP_constant || base->op == OP_input ? node : base);
+    bool plain = base->op == OP_constant || base->op == OP_input || s->scatters[base->id];
+    make_real(s, plain ? node : base);
 }
 
 /* ---- operands of library steps -------------------------------------------------------------- */

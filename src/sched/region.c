@@ -1,10 +1,15 @@
 /* Writes to parts of an input: nothing else of it is computed or moved.
  *
- *     k[5:6] = v; k[7:8] = w                          of k f32[4096, 64]
+ *     k[5:6] = v; k.T[7:8] = w                        of k f32[4096, 64]
  *     first = slice_scatter(k, v, dim=0, start=5, end=6)
- *     mutate k = slice_scatter(first, w, dim=0, start=7, end=8)
- *         k takes v in the region [5:6], then w in [7:8]; who reads k behind them reads the
+ *     second = permute(slice_scatter(permute(first), w, dim=0, start=7, end=8))
+ *     mutate k = second
+ *         k takes v at 320 by [64, 1], then w at 7 by [1, 64]; who reads k behind them reads the
  *         scatters where they stand, which have no memory of their own
+ *
+ * The walk goes from the value to the input. What it stands at has the elements of the whole, in
+ * another order, so a Region says where each of them lies; a scatter on the way is a write, and
+ * its source one to a part of that part where it is itself a scatter over what was there.
  *
  * Where somebody needs all of a scatter in memory, it is there besides. */
 #include "sched/region.h"
@@ -12,90 +17,198 @@
 #include "graph/node.h"
 #include "sched/schedule.h"
 
-enum { MOST_SCATTERS = 256 }; /* each is a copy of its own, and an output of the plan */
+#include <string.h>
 
-const Node **region_scatters(const Graph *graph, Arena *arena, const Node *input,
-                             const Node *value) {
-    const Node **scatter = NULL;
-    for (; value != input; value = value->input[0]) {
-        bool part = value->op == OP_slice_scatter || graph_shifts(graph, value);
-        if (!part || length(scatter) == MOST_SCATTERS) return NULL;
-        push(arena, scatter, value);
-    }
-    for (int i = 0, j = length(scatter) - 1; i < j; i++, j--) {
-        const Node *node = scatter[i];
-        scatter[i] = scatter[j], scatter[j] = node;
-    }
-    return scatter;
+enum {
+    MOST_WRITES = 256, /* each is a copy of its own, and an output of the plan */
+    MOST_VIEWS = 16    /* between a part and what it is a part of */
+};
+
+static Region whole_of(const Node *node, const int64_t *stride) {
+    Region whole = {.rank = node->rank};
+    if (node->rank) memcpy(whole.size, node->size, sizeof *whole.size * node->rank);
+    contiguous_strides(node->rank, node->size, whole.stride);
+    if (stride) memcpy(whole.stride, stride, sizeof *stride * node->rank);
+    return whole;
 }
 
-static bool is_same_window(const Node *node, const Node *scatter) {
-    const Node *source = scatter->input[1];
-    int64_t dim = scatter->attrs->word[ATTR_dynamic_slice_scatter_dim];
-    return node->op == OP_dynamic_slice && node->input[0] == scatter->input[0] &&
-           node->input[1] == scatter->input[2] && node_same_meta(node, source) &&
-           node->attrs->word[ATTR_dynamic_slice_dim] == dim;
+static bool same_region(const Region *a, const Region *b) {
+    bool same = a->rank == b->rank && a->offset == b->offset && a->shift_count == b->shift_count;
+    for (int d = 0; same && d < a->rank; d++)
+        same = a->size[d] == b->size[d] && (a->size[d] < 2 || a->stride[d] == b->stride[d]);
+    for (int i = 0; same && i < a->shift_count; i++)
+        same = a->shift[i].input == b->shift[i].input && a->shift[i].most == b->shift[i].most &&
+               a->shift[i].element == b->shift[i].element;
+    return same;
 }
 
-/* The node is what the scatter writes to, before it does. */
-static bool is_same_slice(const Node *node, const Node *scatter) {
-    const int64_t *of = scatter->attrs->word;
-    if (scatter->op == OP_dynamic_slice_scatter) return is_same_window(node, scatter);
-    return node->op == OP_slice && node->input[0] == scatter->input[0] &&
-           node->attrs->word[ATTR_slice_dim] == of[ATTR_slice_scatter_dim] &&
-           node->attrs->word[ATTR_slice_start] == of[ATTR_slice_scatter_start] &&
-           node->attrs->word[ATTR_slice_step] == of[ATTR_slice_scatter_step];
+/* ---- from a region to another one ---------------------------------------------------------- */
+
+/* `size` elements along a dim, from where an argument says. */
+static bool shift_region(Region *region, const Node *start, int dim, int64_t size) {
+    if (region->shift_count == MOST_SHIFTS) return false;
+    Shift shift = {(int)start->attrs->word[0], region->size[dim] - size, region->stride[dim]};
+    region->shift[region->shift_count++] = shift;
+    region->size[dim] = size;
+    return true;
 }
 
-/* It comes first: below it are slices alone. */
-static void begin_at_input(const Node *scatter, Region *region) {
-    int dim = (int)scatter->attrs->word[ATTR_dynamic_slice_scatter_dim];
-    region->shift.input = (int)scatter->input[2]->attrs->word[0];
-    region->shift.most = scatter->size[dim] - scatter->input[1]->size[dim];
-    region->shifted = dim;
-}
-
-static void narrow_to_slice(const Node *scatter, Region *region) {
+/* Of what the scatter is over to what it writes there. */
+static bool narrow_to_part(const Node *scatter, Region *region) {
     const int64_t *of = scatter->attrs->word;
     int dim = (int)of[ATTR_slice_scatter_dim];
-    region->start[dim] += of[ATTR_slice_scatter_start] * region->step[dim];
-    region->step[dim] *= of[ATTR_slice_scatter_step];
+    if (scatter->op == OP_dynamic_slice_scatter) {
+        dim = (int)of[ATTR_dynamic_slice_scatter_dim];
+        return shift_region(region, scatter->input[2], dim, scatter->input[1]->size[dim]);
+    }
+    region->offset += of[ATTR_slice_scatter_start] * region->stride[dim];
+    region->stride[dim] *= of[ATTR_slice_scatter_step];
+    region->size[dim] = scatter->input[1]->size[dim];
+    return true;
 }
 
-const Node *region_written(const Node *scatter, Region *region) {
-    *region = (Region){.rank = scatter->rank, .shift.input = NO_INPUT};
-    for (int d = 0; d < scatter->rank; d++) region->step[d] = 1;
-    for (bool further = true; further;) {
-        if (scatter->op == OP_slice_scatter)
-            narrow_to_slice(scatter, region);
-        else
-            begin_at_input(scatter, region);
-        const Node *part = scatter->input[1];
-        further = part->op == OP_slice_scatter && is_same_slice(part->input[0], scatter);
-        scatter = part;
+/* Of what a view is of to the view; false: no strides say where that lies. */
+static bool narrow_to_view(const Node *view, Region *region) {
+    if (view->op == OP_dynamic_slice) {
+        int dim = (int)view->attrs->word[ATTR_dynamic_slice_dim];
+        return shift_region(region, view->input[1], dim, view->size[dim]);
     }
-    for (int d = 0; d < region->rank; d++) region->size[d] = scatter->size[d];
-    return scatter;
+    Meta from = node_meta(view->input[0]), to = node_meta(view);
+    Region now = *region;
+    now.rank = view->rank;
+    if (!view_strides(view->op, view->attrs, &from, &to, region->stride, region->offset, now.stride,
+                      &now.offset))
+        return false;
+    if (view->rank) memcpy(now.size, view->size, sizeof *now.size * view->rank);
+    *region = now;
+    return true;
 }
+
+/* Of a view that has all elements of what it is of, to that. */
+static bool undo_view(const Node *view, Region *region) {
+    const Node *of = view->input[0];
+    Region now = *region;
+    now.rank = of->rank;
+    if (of->rank) memcpy(now.size, of->size, sizeof *now.size * of->rank);
+    if (view->op == OP_permute) {
+        cb_dim_list dims = attr_dims(view->attrs, ATTR_permute_dims);
+        for (int i = 0; i < dims.count; i++) now.stride[dims.at[i]] = region->stride[i];
+    } else {
+        Attrs attrs = {{0}};
+        cb_dim_list sizes = {of->rank, {0}};
+        if (of->rank) memcpy(sizes.at, of->size, sizeof *of->size * of->rank);
+        attr_set_dims(&attrs, ATTR_reshape_sizes, sizes);
+        Meta from = node_meta(view), to = node_meta(of);
+        if (!view_strides(OP_reshape, &attrs, &from, &to, region->stride, region->offset,
+                          now.stride, &now.offset))
+            return false;
+    }
+    *region = now;
+    return true;
+}
+
+/* Through views that have all elements of what they are of. */
+static bool undo_views(const Node **node, Region *region) {
+    for (; (*node)->op == OP_permute || (*node)->op == OP_reshape; *node = (*node)->input[0])
+        if (!undo_view(*node, region)) return false;
+    return true;
+}
+
+/* ---- writes -------------------------------------------------------------------------------- */
+
+static bool is_scatter(const Graph *graph, const Node *node) {
+    return node->op == OP_slice_scatter ||
+           (node->op == OP_dynamic_slice_scatter && graph_shifts(graph, node));
+}
+
+static bool is_view(const Graph *graph, const Node *node) {
+    bool shifts = node->op == OP_dynamic_slice && graph_shifts(graph, node);
+    return shifts || op_info(node->op)->kind == KIND_VIEW;
+}
+
+/* Where the elements of a node lie in what stands below its views. NULL: no strides say so. */
+static const Node *find_below(const Graph *graph, const Node *node, Region *region) {
+    const Node *view[MOST_VIEWS];
+    int count = 0;
+    for (; is_view(graph, node); node = node->input[0]) {
+        if (count == MOST_VIEWS) return NULL;
+        view[count++] = node;
+    }
+    *region = whole_of(node, NULL);
+    while (count--)
+        if (!narrow_to_view(view[count], region)) return NULL;
+    return node;
+}
+
+/* Whether the inner scatter, in what the outer one writes, is over what was there before. */
+static bool is_over_part(const Graph *graph, const Node *inner, const Node *outer) {
+    Region there, is;
+    const Node *below = find_below(graph, outer->input[0], &there), *node = outer->input[1];
+    return below && narrow_to_part(outer, &there) && undo_views(&node, &there) && node == inner &&
+           find_below(graph, inner->input[0], &is) == below && same_region(&is, &there);
+}
+
+/* What a scatter writes, which is a part of what it stands in. */
+static bool find_write(const Graph *graph, const Node *scatter, RegionWrite *write) {
+    if (!narrow_to_part(scatter, &write->region)) return false;
+    write->source = scatter->input[1];
+    for (;;) {
+        Region part = write->region;
+        const Node *inner = write->source;
+        if (!undo_views(&inner, &part) || !is_scatter(graph, inner) ||
+            !is_over_part(graph, inner, scatter) || !narrow_to_part(inner, &part))
+            return true;
+        write->region = part;
+        write->source = inner->input[1];
+        scatter = inner;
+    }
+}
+
+static void reverse(RegionWrite *write) {
+    for (int i = 0, j = length(write) - 1; i < j; i++, j--) {
+        RegionWrite last = write[j];
+        write[j] = write[i], write[i] = last;
+    }
+}
+
+RegionWrite *region_writes(const Graph *graph, Arena *arena, const Node *input,
+                           const int64_t *stride, const Node *value) {
+    Region whole = whole_of(input, stride), region = whole;
+    RegionWrite *found = NULL;
+    for (; value != input; value = value->input[0]) {
+        if (!undo_views(&value, &region)) return NULL;
+        if (value == input) break;
+        RegionWrite write = {.scatter = value, .region = region};
+        if (!is_scatter(graph, value) || length(found) == MOST_WRITES) return NULL;
+        if (!find_write(graph, value, &write)) return NULL;
+        push(arena, found, write);
+    }
+    if (!same_region(&region, &whole)) return NULL;
+    reverse(found);
+    return found;
+}
+
+/* ---- of a schedule ------------------------------------------------------------------------- */
 
 void find_regions(Schedule *s) {
     const Graph *graph = s->graph;
-    s->scatter = arena_new_array(s->arena, const Node **, length(graph->mutation) + 1);
+    s->write = arena_new_array(s->arena, RegionWrite *, length(graph->mutation) + 1);
     s->scatters = arena_new_array(s->arena, bool, length(graph->node) + 1);
     for (int i = 0; i < length(graph->mutation); i++) {
         const Mutation *mutation = &graph->mutation[i];
         const Node *input = graph->input[mutation->input];
-        s->scatter[i] = region_scatters(graph, s->arena, input, mutation->value);
-        for (int k = 0; k < length(s->scatter[i]); k++) s->scatters[s->scatter[i][k]->id] = true;
+        int64_t stride[CB_MAX_RANK];
+        buffer_strides(s, input, stride);
+        s->write[i] = region_writes(graph, s->arena, input, stride, mutation->value);
+        for (int k = 0; k < length(s->write[i]); k++)
+            s->scatters[s->write[i][k].scatter->id] = true;
     }
 }
 
 int mutation_count(const Schedule *s, int number) {
-    return s->scatter[number] ? length(s->scatter[number]) : 1;
+    return s->write[number] ? length(s->write[number]) : 1;
 }
 
 const Node *mutation_value(const Schedule *s, int number, int part) {
-    Region region;
-    return s->scatter[number] ? region_written(s->scatter[number][part], &region)
-                              : s->graph->mutation[number].value;
+    return s->write[number] ? s->write[number][part].source : s->graph->mutation[number].value;
 }

@@ -11,21 +11,24 @@ typedef struct Shift {
     int64_t most;    /* what is more counts as this, what is less than 0 as 0 */
     int64_t element; /* in elements, for each */
 } Shift;
-enum { NO_INPUT = -1 };
+enum { NO_INPUT = -1, MOST_SHIFTS = 4 };
 
-/* In elements of the whole, by dim: element i lies at start + i * step, and shifted along a dim. */
+/* Where the elements of a part lie, in elements of the whole: as a strided view of it, shifted. */
 typedef struct Region {
-    int rank;
-    int64_t start[CB_MAX_RANK], step[CB_MAX_RANK], size[CB_MAX_RANK];
-    Shift shift; /* its `element` is the stride of the tensor along that dim */
-    int shifted; /* the dim */
+    int rank, shift_count;
+    int64_t size[CB_MAX_RANK], stride[CB_MAX_RANK], offset;
+    Shift shift[MOST_SHIFTS];
 } Region;
 
-/* The slice_scatters (vec, in order) that make the value of the input; NULL: it is made otherwise,
- * or by too many of them. */
-const Node **region_scatters(const Graph *graph, Arena *arena, const Node *input,
-                             const Node *value);
-/* What one of them writes, and where: through further ones into the slice that it replaces. */
-const Node *region_written(const Node *scatter, Region *region);
+typedef struct RegionWrite {
+    const Node *scatter; /* the whole with that part written, as a node */
+    const Node *source;  /* what is written */
+    Region region;       /* and where */
+} RegionWrite;
+
+/* The writes to parts, in order, that make the value of the input, which lies with these strides
+ * (NULL: contiguous): vec; NULL: it is made otherwise, or by too many of them. */
+RegionWrite *region_writes(const Graph *graph, Arena *arena, const Node *input,
+                           const int64_t *stride, const Node *value);
 
 #endif

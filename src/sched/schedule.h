@@ -79,8 +79,8 @@ typedef struct Schedule {
     CheckSet check;      /* of bases */
     Map kernel;          /* by Kernel.key: those of the plan with a body of their own */
     int *value;          /* by node id: plan value, -1: none */
-    const Node ***scatter; /* by mutation: vec of those that write to parts; NULL: it is whole */
-    bool *scatters;        /* by node id: it is one of them */
+    RegionWrite **write; /* by mutation: vec of the writes to parts; NULL: it is whole */
+    bool *scatters;      /* by node id: one of them makes it */
     bool *wide; /* by node id: a product whose value is f32, whatever its dtype (wide.c) */
     const int64_t *const *input_stride;
     Group **all; /* vec; merged ones have a forward */

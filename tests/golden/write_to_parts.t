@@ -13,5 +13,5 @@ graph(k: f32[4096, 64], v: f32[64], w: f32[2, 32]) {
   k1_mul(v2, v3)
   k2_ge_lt_logical_and_eq(v3, v1, v4, v5)
   return v5 f32[]
-  mutate v1 f32[1, 64] -> input 0[5:6, 0:64]
-  mutate v3 f32[2, 32] -> input 0[100:103:2, 1:64:2]
+  mutate v1 f32[1, 64] -> input 0 at 320 by [64, 1]
+  mutate v3 f32[2, 32] -> input 0 at 6401 by [128, 2]
