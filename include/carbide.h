@@ -565,8 +565,8 @@ CB_API cb_status cb_reset(void);
  *   dynamic    auto | 0 | 1
  *              sizes and numbers of the first call are constants of its graph and kernels; those
  *              that are others in the next one become arguments of its kernels, so that further
- *              ones compile nothing. 1: all numbers, and all sizes of inputs, in the first call
- *              (cb_mark_dynamic); 0: none. Under fullgraph numbers stay constants
+ *              ones compile nothing. 1: all numbers but where views begin, and all sizes of inputs,
+ *              in the first call (cb_mark_dynamic); 0: none. Under fullgraph numbers stay constants
  *   device     auto | cpu | guarded
  *              where the inputs must lie (cb_device); auto: on any device, and for each one it is
  *              compiled anew

@@ -149,19 +149,27 @@ static int leave(Frame *frame, Tensor **output, int count, bool *moved) {
     return fail(CB_ERR_ARGUMENT, "call: the function opened an autocast and did not close it");
 }
 
+/* An error that the function leaves fails the call, also behind an older one of the caller's. */
+static bool leaves_error(unsigned errors) {
+    return cb_error_status() != CB_OK && error_count() != errors;
+}
+
 OPENS_FRAME int call_plainly(const Function *function, Tensor *const *input, int input_count,
                              Tensor **output) {
     FRAME_MARK(mark);
     Frame *frame = frame_open(sizeof *frame, NULL, FRAME_OF_FUNCTION, mark);
     if (!frame) return CB_ERR_MEMORY;
     Frame *left UNWINDS_FRAME = frame;
+    const unsigned errors = error_count();
     bool moved[CB_MAX_ARGS];
     int count = check_result(function, output, invoke(function, input, input_count, output));
     left = NULL;
     if (!frame_is_open(frame, mark)) return CB_ERR_ARGUMENT;
     count = leave(frame, output, count, moved);
     frame_free(frame);
-    return count;
+    if (count < 0 || !leaves_error(errors)) return count;
+    memset(output, 0, sizeof *output * (size_t)count);
+    return cb_error_status();
 }
 
 /* ---- ways of a call -------------------------------------------------------------------------- */
@@ -305,11 +313,10 @@ static bool breaks_after_failure(Call *call) {
 }
 
 /* The function has returned. What it did stays done when it failed, as in eager; where it dealt
- * with the failure itself, it goes on, and what fullgraph refused stays refused. An error that it
- * leaves fails the call, also behind an older one of the caller's. False: an error. */
+ * with the failure itself, it goes on, and what fullgraph refused stays refused. False: an
+ * error. */
 static bool settle(Call *call, Tensor **output, int count, cb_status before) {
-    bool raised = cb_error_status() != CB_OK && error_count() != call->errors;
-    bool good = count >= 0 && !raised;
+    bool good = count >= 0 && !leaves_error(call->errors);
     if (call->refused) {
         segment_compute_all(call);
         refuse(call->refused, "");

@@ -9,6 +9,7 @@
  *   conditions.c what it expects around them: autocast, precision, under fullgraph the module
  *   stance.c     what may be compiled: the option stance, the limit of entries
  *   retire.c     entries of other sizes: which of them stay
+ *   find.c       one of hundreds, by a hash of its inputs or of the op that told it from others
  *   sizes.c      which sizes of an entry others will have
  *   miss.c       why no entry takes a call's inputs
  *   line.c       what most ops of a replay are compared with, and that comparison
@@ -24,6 +25,7 @@
  *   functional.c in-place writes and views of the trace as pure graph nodes
  *   trace.c      the flat trace: storage, comparison, running it op by op (the fallback of
  *                everything)
+ *   trace_text.c traces as text
  *   entry.c      a finished recording becomes an executable
  *   later.c      where its C code comes from, at once or in the background
  *   launch.c     running an entry and handing out its results

@@ -276,6 +276,7 @@ static void append(Function *function, Entry *entry) {
     _Atomic(Entry *) *last = &function->first;
     for (Entry *e = atomic_load(last); e; e = atomic_load(last)) last = &e->next;
     atomic_store(last, entry);
+    find_add(function, entry);
     replace_covered(function, entry);
     atomic_fetch_add(&function->entry_count, 1);
     atomic_store(&entry->used, atomic_load(&function->calls));

@@ -66,8 +66,6 @@ static int takes(const Function *function) {
     return function->callee <= CALLEE_4 ? (int)function->callee + 1 : -1;
 }
 
-enum { FEW_ENTRIES = 8 }; /* are asked one by one */
-
 /* fullgraph: what the function would find, and be told, is what it was. */
 static bool holds_without_function(const Entry *entry, Tensor *const *input) {
     return frozen_all_hold(entry, NULL) && leaves_hold(entry, input) && answers_hold(entry, input);
@@ -83,10 +81,14 @@ static bool begins_call(const Entry *entry, Ambient now, Tensor *const *input, i
 static Entry *find_entry(Function *function, Ambient now, Tensor *const *input, int input_count) {
     Entry *recent = atomic_load_explicit(&function->recent, memory_order_acquire);
     if (recent && begins_call(recent, now, input, input_count)) return entry_widest(recent);
-    int passed = 0;
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next), passed++) {
+    Entry *e = atomic_load(&function->first);
+    for (int i = 0; e && i < FEW_ENTRIES; e = atomic_load(&e->next), i++)
+        if (begins_call(e, now, input, input_count)) return entry_widest(e);
+    if (!e) return NULL;
+    uint64_t key = find_key_of_inputs(input, input_count);
+    for (e = NULL; (e = find_by(function, FIND_BY_INPUTS, key, e));) {
         if (!begins_call(e, now, input, input_count)) continue;
-        if (passed >= FEW_ENTRIES) entry_guess(&function->recent, e);
+        entry_guess(&function->recent, e);
         return entry_widest(e);
     }
     return NULL;

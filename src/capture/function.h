@@ -116,8 +116,14 @@ typedef struct Frozen {       /* what a frozen tensor was when the entry was com
     const void *bytes; /* its elements, where they count and not the storage; or NULL */
 } Frozen;
 
+/* Ways to find one of many entries (find.c). */
+typedef enum FindBy { FIND_BY_INPUTS, FIND_BY_OP, FIND_WAYS } FindBy;
+enum { FIND_CHAINS = 64, FEW_ENTRIES = 8 /* are asked one by one */ };
+
 struct Entry {
     _Atomic(Entry *) next;
+    uint64_t key[FIND_WAYS];
+    _Atomic(Entry *) same[FIND_WAYS]; /* the next one of its chain */
     _Atomic(Entry *) then;  /* what followed last, where the trace goes on: a guess */
     _Atomic(Entry *) wider; /* takes its place: the same, but more values cross, or more numbers
                              * are arguments */
@@ -280,6 +286,7 @@ struct cb_function {
     _Atomic(const void *) maker; /* and its thread: thread_state */
     _Atomic(Entry *) first;
     _Atomic(Entry *) recent; /* NULL, or the last that a call found behind many others */
+    _Atomic(Entry *) chain[FIND_WAYS][FIND_CHAINS];
     _Atomic int entry_count;
     _Atomic uint64_t reset;          /* the last cb_reset that it knows of */
     Inside inside;                   /* who may stand on an entry (retire.c) */
@@ -316,6 +323,15 @@ int function_limit(void);
 /* retire.c: around whatever looks at entries. */
 void function_enter(Function *function);
 void function_leave(Function *function);
+/* find.c: a new entry, or one that leaves; under the function's lock. The first entry with a key,
+ * or the next one behind another; NULL: there are no more. */
+void find_add(Function *function, Entry *entry);
+void find_remove(Function *function, Entry *entry);
+Entry *find_by(Function *function, FindBy by, uint64_t key, const Entry *behind);
+uint64_t find_key_of_inputs(Tensor *const *input, int count);
+/* Of the op behind `at` others, with attributes as traces have them. */
+uint64_t find_key_of_op(int at, int op, const cb_operand *input, int input_count,
+                        const int64_t *word, int word_count);
 /* After the newest entry has joined: it counts or not, and one may leave. The caller of this, and
  * of the next two, holds the function's lock. */
 void function_retire(Function *function, Entry *newest);

@@ -26,7 +26,7 @@ bool entry_has_code(const Entry *entry, bool *compiled) {
     *compiled = entry->code && !entry_runs_ops(entry);
     if (entry->code) return true;
     ExecutableInfo info = executable_info(entry->executable);
-    *compiled = info.files > 0;
+    *compiled = info.files > 0 && info.source && info.reason == REASON_NONE;
     if (!length(executable_plan(entry->executable)->kernel)) return true;
     return info.source && info.reason == REASON_NONE && info.pending_ms < 0;
 }

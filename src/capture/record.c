@@ -524,6 +524,7 @@ static Recording *record_prefix(Call *call, const Trace *trace, int count, const
                 (count == 0 || (find_apart(recording, trace, count, next) &&
                                 repeat(call, recording, trace, count)));
     site_set(site);
+    if (done && trace) recording->trace->parted = trace->parted;
     if (done) return recording;
     record_free(recording);
     return NULL;
@@ -592,6 +593,7 @@ bool record_from(Call *call, const Trace *trace, int count) {
     Recording *recording = record_prefix(call, trace, count, NULL);
     if (!recording) return false;
     call_stand_up(call);
+    recording->trace->parted = count;
     call->recording = recording;
     call->trace = recording->trace;
     call->entry = NULL;

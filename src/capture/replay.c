@@ -170,14 +170,20 @@ static void go_over(Call *call, Entry *e) {
     call->trace = e->trace;
 }
 
+/* The entry behind another one (NULL: the first): of all, or of those with this key. */
+static Entry *entry_behind(Call *call, const uint64_t *key, const Entry *behind) {
+    if (key) return find_by(call->function, FIND_BY_OP, *key, behind);
+    return atomic_load(behind ? &behind->next : &call->function->first);
+}
+
 /* Goes over to the next entry behind `behind` (NULL: the first one) that did the same as `left` so
  * far. NULL: there is none, and the call is back at `left`. */
-static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
+static Entry *next_entry(Call *call, Entry *left, Entry *behind, const uint64_t *key) {
     int first = trace_values_after(left->trace, call->at);
-    Entry *e = atomic_load(behind ? &behind->next : &call->function->first);
     call_unbind_from(call, first);
     call_stand_up(call);
-    for (; e; e = atomic_load(&e->next)) {
+    Entry *e = behind;
+    while ((e = entry_behind(call, key, e))) {
         if (e == left || e->resumes != call->resumed || entry_widest(e) != e) continue;
         if (!entry_holds(e, call->ambient, call->grad, call->value, call->input_count)) continue;
         if (!trace_repeats(call->trace, call->argument, call->at, e->trace)) continue;
@@ -188,11 +194,29 @@ static Entry *next_entry(Call *call, Entry *left, Entry *behind) {
     return e;
 }
 
-/* Goes over to another entry that did the same so far and continues with this op. */
+static uint64_t key_of_call(const Call *call, int op, const cb_operand *input, int input_count,
+                            const Attrs *attrs) {
+    Attrs normal;
+    attrs = as_traced(op, input, attrs, &normal);
+    int words = attrs && op < OP_COUNT ? op_info(op)->word_count : 0;
+    return find_key_of_op(call->at, op, input, input_count, attrs ? attrs->word : NULL, words);
+}
+
+/* Goes over to another entry that did the same so far and left what was known with this op. */
+static bool switch_by_op(Call *call, int op, const cb_operand *input, int input_count,
+                         const Attrs *attrs) {
+    if (atomic_load(&call->function->entry_count) <= FEW_ENTRIES) return false;
+    uint64_t key = key_of_call(call, op, input, input_count, attrs);
+    for (Entry *left = call->entry, *e = NULL; (e = next_entry(call, left, e, &key));)
+        if (match(call, op, input, input_count, attrs)) return true;
+    return false;
+}
+
+/* The same, to any that continues with it. */
 static bool switch_entry(Call *call, int op, const cb_operand *input, int input_count,
                          const Attrs *attrs) {
-    Entry *left = call->entry;
-    for (Entry *e = NULL; (e = next_entry(call, left, e));)
+    if (switch_by_op(call, op, input, input_count, attrs)) return true;
+    for (Entry *left = call->entry, *e = NULL; (e = next_entry(call, left, e, NULL));)
         if (match(call, op, input, input_count, attrs)) return true;
     return false;
 }
@@ -309,7 +333,7 @@ static bool is_cut_here(const Call *call) {
 /* The entry is one that does, or the call has gone over to one that did the same so far. */
 static bool find_ending(Call *call, bool (*ends)(const Call *call)) {
     if (ends(call)) return true;
-    for (Entry *left = call->entry, *e = NULL; (e = next_entry(call, left, e));)
+    for (Entry *left = call->entry, *e = NULL; (e = next_entry(call, left, e, NULL));)
         if (ends(call)) return true;
     return false;
 }
@@ -317,9 +341,12 @@ static bool find_ending(Call *call, bool (*ends)(const Call *call)) {
 /* The op is not the next one of the trace. */
 static __attribute__((noinline, cold)) Tensor *
 leave_trace(Call *call, Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
-    if (switch_entry(call, op, input, input_count, attrs))
+    bool cut = is_cut_here(call); /* mostly: of hundreds of lengths, each is cut here */
+    if (cut ? switch_by_op(call, op, input, input_count, attrs)
+            : switch_entry(call, op, input, input_count, attrs))
         return call_shell(call, call->trace->op[call->at - 1].result);
-    if (find_ending(call, is_cut_here)) return apply_behind(call, op, input, input_count, attrs);
+    if (cut || find_ending(call, is_cut_here))
+        return apply_behind(call, op, input, input_count, attrs);
     if (!record_departure(call, op, input, input_count, attrs))
         return call->failed ? NULL : apply(op, input, input_count, attrs);
     return record_next(call, op, input, input_count, attrs);
@@ -524,7 +551,7 @@ static bool ends_here(Call *call, Tensor *const *output, int output_count, int *
 
 static bool other_ends_here(Call *call, Tensor *const *output, int output_count, int *value) {
     Entry *left = call->entry;
-    for (Entry *e = NULL; (e = next_entry(call, left, e));)
+    for (Entry *e = NULL; (e = next_entry(call, left, e, NULL));)
         if (ends_here(call, output, output_count, value)) return true;
     return false;
 }

@@ -108,6 +108,7 @@ static void leave_list(Function *function, _Atomic(Entry *) *at) {
     Entry *left = atomic_load(at);
     atomic_store(&left->gone, true);
     atomic_store(at, atomic_load(&left->next));
+    find_remove(function, left);
     forget_entry(function, left);
     left->left = atomic_load(&function->left);
     atomic_store(&function->left, left);

@@ -159,6 +159,7 @@ typedef struct Trace {
     TraceLeaf *leaf;     /* vec */
     TraceAnswer *answer; /* vec */
     int argument_count;
+    int parted;           /* ops before the one with which its recording left what was known */
     int *output;          /* vec: values; -1 is NULL */
     int *escaped;         /* vec: results that outlive the call without being returned; of a segment
                         * that goes on: those that cross */

@@ -20,8 +20,24 @@ static int entries_of(const cb_function *fast) {
     return count;
 }
 
+/* In the chains is what is in the list, once each. */
+static void expect_chains(const cb_function *fast) {
+    int found = 0, begin = 0;
+    for (int c = 0; c < FIND_CHAINS; c++)
+        for (Entry *e = atomic_load(&fast->chain[FIND_BY_INPUTS][c]); e;
+             e = atomic_load(&e->same[FIND_BY_INPUTS]), found++)
+            assert_false(atomic_load(&e->gone));
+    for (int c = 0; c < FIND_CHAINS; c++)
+        for (Entry *e = atomic_load(&fast->chain[FIND_BY_OP][c]); e;
+             e = atomic_load(&e->same[FIND_BY_OP]))
+            assert_false(atomic_load(&e->gone));
+    for (Entry *e = atomic_load(&fast->first); e; e = atomic_load(&e->next)) begin += !e->resumes;
+    assert_int_equal(found, begin);
+}
+
 /* What the function, or an entry of the list, points at is in the list. */
 static void expect_pointers(const cb_function *fast) {
+    expect_chains(fast);
     const Entry *recent = atomic_load(&fast->recent);
     assert_false(recent && atomic_load(&recent->gone));
     for (Entry *e = atomic_load(&fast->first); e; e = atomic_load(&e->next)) {
@@ -371,11 +387,62 @@ static void chains_leave_beside_calls(void **state) {
     cb_function_free(fast);
 }
 
+static int64_t length_of_text;
+static cb_tensor *prefix(cb_tensor *x) {
+    return cb_sum(cb_mul(cb_slice(x, 1, 0, length_of_text), 2.0), 1);
+}
+
+/* Each length but the first one is found by the op that told it from those before. */
+static void lengths_are_found_by_op(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(prefix, VM);
+    cb_tensor *x = wave(4, 64);
+    for (int round = 0; round < 2; round++)
+        for (length_of_text = 2; length_of_text < 60; length_of_text++)
+            expect_near(cb_call(fast, x), prefix(x));
+    assert_int_equal(cb_stats(fast).graphs, 58);
+    for (Entry *e = atomic_load(&fast->first); e; e = atomic_load(&e->next)) {
+        int alike = 0;
+        uint64_t key = e->key[FIND_BY_OP];
+        for (Entry *k = NULL; (k = find_by(fast, FIND_BY_OP, key, k));) alike++;
+        assert_int_equal(alike, 1);
+        assert_int_equal(e->trace->parted, 0);
+        int64_t reach = e->trace->value[e->trace->op[0].result].meta.size[1];
+        Attrs attrs = attrs_default(OP_slice);
+        attrs.word[ATTR_slice_dim] = 1, attrs.word[ATTR_slice_end] = reach;
+        cb_operand operand = cb_operand_tensor(tensor_in(x, "x"));
+        assert_true(find_key_of_op(0, OP_slice, &operand, 1, attrs.word,
+                                   op_info(OP_slice)->word_count) == key);
+    }
+    expect_chains(fast);
+    cb_function_free(fast);
+}
+
+/* A compiler that is not there compiles nothing, so none of its entries counts. */
+static void sizes_without_a_compiler(void **state) {
+    (void)state;
+    char before[256];
+    snprintf(before, sizeof before, "%s", cb_get_option("cc"));
+    cb_set_option("cc", "/nowhere/cc");
+    cb_function *fast = cb_compile(asks);
+    for (int64_t n = 2; n < 80; n++) {
+        cb_scope_open();
+        expect_near(cb_call(fast, wave(4, n)), asks(wave(4, n)));
+        cb_scope_close();
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    assert_int_equal(cb_stats(fast).compiled, 0);
+    cb_function_free(fast);
+    cb_set_option("cc", before);
+}
+
 #define IN_SCOPE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_SCOPE(sizes_count_for_nothing),
+        IN_SCOPE(lengths_are_found_by_op),
+        IN_SCOPE(sizes_without_a_compiler),
         IN_SCOPE(the_last_size_is_found_first),
         IN_SCOPE(async_sizes),
         IN_SCOPE(numbers_count),

@@ -199,14 +199,14 @@ static cb_tensor *writes_by_views(cb_tensor *x, cb_tensor *cache) {
     return cb_add(cb_sum(row), cb_sum(cb_select(cache, 2, 5)));
 }
 
-/* Whatever the form, what lies in the cache is right (golden/write_by_views.t has the regions), also
- * where the cache is no contiguous tensor. */
+/* Whatever the form, what lies in the cache is right (golden/write_by_views.t has the regions),
+ * also where the cache is no contiguous tensor. */
 static void parts_are_regions_by_any_views(void **state) {
     (void)state;
     for (form = 0; form < FORMS; form++)
         for (int strided = 0; strided < 2; strided++) {
             if (strided && (form == 3 || form == 7)) continue; /* no view then */
-            cb_function *fast = cb_compile(writes_by_views);
+            cb_function *fast = cb_compile(writes_by_views, strided ? VM : "");
             cb_tensor *cache = filled(ROWS, 0.1);
             if (strided) cache = cb_slice(cb_stack((cb_tensor *[]){cache, cache}, 2, 2), 2, 1, 2);
             if (strided) cache = cb_select(cache, 2, 0);
