@@ -613,7 +613,8 @@ CB_API cb_function *cb_compile_4(cb_function_4 *function, const char *options);
 CB_API cb_function *cb_compile_n(cb_function_n *function, void *user, const char *options);
 CB_API cb_function *cb_compile_module(cb_module *module, const char *options);
 CB_API cb_function *cb_compile_graph(cb_graph *graph, const char *options);
-/* What was freed last, of functions, modules and graphs together 64, is known: to use it, or to
+/* Within its own call it is an error, and nothing is freed.
+ * What was freed last, of functions, modules and graphs together 64, is known: to use it, or to
  * free it again, is an error. */
 CB_API void cb_function_free(cb_function *function);
 /* Waits until nothing is compiled for the function in the background (option async). Neither

@@ -160,6 +160,7 @@ OPENS_FRAME int call_plainly(const Function *function, Tensor *const *input, int
     Frame *frame = frame_open(sizeof *frame, NULL, FRAME_OF_FUNCTION, mark);
     if (!frame) return CB_ERR_MEMORY;
     Frame *left UNWINDS_FRAME = frame;
+    frame->runs = function;
     const unsigned errors = error_count();
     bool moved[CB_MAX_ARGS];
     int count = check_result(function, output, invoke(function, input, input_count, output));
@@ -396,6 +397,7 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
         return CB_ERR_MEMORY;
     }
     call->frame.inside = &function->inside;
+    call->frame.runs = function;
     call->errors = error_count();
     Frame *left UNWINDS_FRAME = &call->frame;
     bool started = call_start(call, function, now, input, input_count, entry);

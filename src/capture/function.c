@@ -360,6 +360,10 @@ cb_function *cb_compile_graph(cb_graph *target, const char *options) {
 void cb_function_free(cb_function *function) {
     frames_check(); /* a call of it that was left by a jump stands on its entries */
     if (!function || !tomb_lives(&function->tomb, "free: the compiled function")) return;
+    if (frames_run(function)) {
+        fail(CB_ERR_ARGUMENT, "free: the compiled function runs: free it when its call has ended");
+        return;
+    }
     watch_end(function);
     function_retire_all(function);
     entries_free(atomic_load(&function->left));

@@ -33,6 +33,7 @@ Frame *frame_open(size_t bytes, FrameAbandon *abandon, FrameKind kind, volatile 
     frame->serial = *mark = serial_next();
     frame->abandon = abandon;
     frame->inside = NULL;
+    frame->runs = NULL;
     frame->tracer = t->tracer;
     frame->scope = t->scope;
     frame->unopened = t->unopened;
@@ -111,6 +112,12 @@ bool frame_close(Frame *frame) {
 void frames_begin_child(ThreadState *t) {
     for (Frame *frame = t->frame; frame; frame = frame->outer)
         if (frame->inside) inside_enter(frame->inside);
+}
+
+bool frames_run(const void *function) {
+    const Frame *frame = thread_state.frame;
+    while (frame && frame->runs != function) frame = frame->outer;
+    return frame;
 }
 
 void frames_drop_tracer(const Tracer *tracer) {

@@ -46,6 +46,7 @@ struct Frame {
     size_t bytes; /* of the whole block */
     FrameAbandon *abandon;
     Inside *inside;                /* of what it stands on, which a forked child enters anew */
+    const void *runs;              /* the compiled function whose code it is around, or NULL */
     Tracer *tracer; /* as it was before; so are the next six */
     Scope *scope;
     int unopened, disabled, no_grad;
@@ -78,6 +79,8 @@ bool frame_take(const Frame *frame, Tensor *x);
  * scopes were left open, which are closed now. */
 bool frame_close(Frame *frame);
 void frame_free(Frame *frame);
+/* The thread is within code of this compiled function. */
+bool frames_run(const void *function);
 /* The thread goes on without this tracer: frames that are open inside of it do not put it back. */
 void frames_drop_tracer(const Tracer *tracer);
 void frame_unwind(Frame **frame); /* NULL: it has been closed */

@@ -513,6 +513,32 @@ static void cleans_visited(const char *name, cb_tensor *x, bool buffer, void *us
     cb_cleanup();
 }
 
+static cb_function *itself;
+
+static cb_tensor *frees_itself(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    cb_function_free(itself);
+    if (cb_error() && strstr(cb_error(), "free: the compiled function runs")) cb_clear_error();
+    return y;
+}
+
+/* Traced, and where calls run it as it is. */
+static void test_free_inside(void **state) {
+    (void)state;
+    cb_tensor *x = cb_keep(cb_ones(cb_dims(2)));
+    itself = cb_compile(frees_itself, VM);
+    for (int i = 0; i < 6; i++) {
+        cb_scope_open();
+        cb_set_option("stance", i % 2 ? "force_eager" : "default");
+        assert_true(cb_item(cb_sum(cb_call(itself, x))) == 4);
+        cb_scope_close();
+    }
+    cb_set_option("stance", "default");
+    cb_function_free(itself);
+    cb_free(x);
+    assert_null(cb_error());
+}
+
 static void expect_cleanup_said(void) {
     assert_non_null(cb_error());
     assert_non_null(strstr(cb_error(), "cleanup: a compiled function or a forward runs"));
@@ -556,6 +582,7 @@ int main(void) {
         cmocka_unit_test(test_unopened_scopes), cmocka_unit_test(test_forward_leaves_open),
         cmocka_unit_test(test_thread_ends),     cmocka_unit_test(test_forward_closes),
         cmocka_unit_test(test_caught_inside),   cmocka_unit_test(test_cleanup_inside),
+        cmocka_unit_test(test_free_inside),
     };
     return run_counted(tests);
 }
