@@ -103,7 +103,7 @@ void emit_store(Emit *e, int s, Phrase element) {
                         (Phrase[]){text_widen(e, dtype, element), value}, 2);
     value = text_narrow(e, dtype, value);
     e->usage->guards |= store->guard != NULL;
-    const char *guard = store->guard ? text_value(e, store->guard).text : e->mask;
+    const char *guard = store->guard ? text_value(e, store->guard).text : e->kept;
     if (guard)
         emit_line(e, "if (%s) %s = %s;", guard, element.text, value.text);
     else

@@ -71,8 +71,8 @@ struct Emit {
     bool names_last;    /* when names outlive their sweep */
     bool at_point;      /* emit_declare is to declare what is per_point */
     bool reduce_leaves; /* completed reduces have no name: they are read from the caller's slots */
-    const char *mask;   /* lanes are left out where it is 0: their loads are 0, their stores are not
-                         * done */
+    const char *mask;   /* lanes are left out where it is 0: their loads are 0 */
+    const char *kept;   /* the same lanes, for stores and terms of sums; see tail_loop */
     bool boundary;      /* in this region row-level values must be arrays already, or join queue */
     bool flat;          /* the same of values that no lane changes: rows are one run of lanes */
     Expr **queue;       /* vec: values that must become arrays before this region */

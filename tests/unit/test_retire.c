@@ -124,6 +124,8 @@ static void the_last_size_is_found_first(void **state) {
                 cb_scope_close();
             }
         expect_pointers(fast);
+        for (Entry *e = atomic_load(&fast->first); e; e = atomic_load(&e->next))
+            assert_null(find_by(fast, FIND_BY_INPUTS, e->key[FIND_BY_INPUTS], e));
     }
     cb_set_option("entries_mb", "48");
     cb_function_free(fast);

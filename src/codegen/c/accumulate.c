@@ -128,7 +128,7 @@ static const char *combined(CKernel *c, const Expr *x, Phrase a, Phrase b) {
 
 /* A lane that is left out has a term that changes nothing. */
 static Phrase masked(CKernel *c, const Expr *x, Phrase value) {
-    return text_of(TEXT_SELECT, arena_format(c->e.arena, "%s ? %s : %s", c->e.mask,
+    return text_of(TEXT_SELECT, arena_format(c->e.arena, "%s ? %s : %s", c->e.kept,
                                              text_operand(c->e.arena, value), identity(c, x).text));
 }
 

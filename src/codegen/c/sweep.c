@@ -75,7 +75,12 @@ static void prefetch(CKernel *c) {
 }
 
 /* What is left of a run behind its last whole strip: in two parts under masks, each a vector where
- * these are the widest; else lane by lane, in so many as there are. */
+ * these are the widest; else lane by lane, in so many as there are.
+ *
+ * What lanes that are left out compute goes nowhere, which a compiler sees, and then it loads
+ * nothing into them: whatever the register held, perhaps denormals, goes through exp, and each of
+ * its instructions takes a hundred cycles. So stores and sums ask for the lane by a count that it
+ * does not know to be the same. */
 static void tail_loop(CKernel *c, int pass) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
@@ -87,7 +92,8 @@ static void tail_loop(CKernel *c, int pass) {
     c_widen(c, c->strip, " + whole", "n - whole");
     if (masked) {
         e->usage->helper[HELPER_masks] = true;
-        emit_line(e, "int64_t rest = whole;");
+        emit_line(e, "int64_t rest = whole, left = n - whole;");
+        emit_line(e, "__asm__(\"\" : \"+r\"(left));");
         emit_directive(e, "#pragma GCC unroll 2");
         emit_open(e, "for (int part = 0; part < %lld; part += MASKED(%lld, %lld))", strip, part,
                   strip);
@@ -97,7 +103,8 @@ static void tail_loop(CKernel *c, int pass) {
         emit_line(e, "const int j = part + i;");
         emit_line(e, "const int64_t l = rest + i;");
         emit_line(e, "const int on = MASKED(i < n - whole - part, 1);");
-        e->mask = "on";
+        emit_line(e, "const int kept = MASKED(i < left - part, 1);");
+        e->mask = "on", e->kept = "kept";
     } else {
         emit_directive(e, "#pragma omp simd");
         emit_open(e, "for (int j = 0; j < n - whole; j++)");
@@ -106,7 +113,7 @@ static void tail_loop(CKernel *c, int pass) {
     c->in_tail = true;
     body(c, pass);
     c->in_tail = false;
-    e->mask = NULL;
+    e->mask = e->kept = NULL;
     emit_close(e);
     if (masked) {
         emit_line(e, "rest += %lld;", part);
