@@ -96,6 +96,8 @@ int record_output(Call *call, Tensor *x, bool own);
 bool record_end(Call *call, const int *output, int output_count);
 /* A run that leaves the replayed trace after its first count ops goes on as a recording. */
 bool record_from(Call *call, const Trace *trace, int count);
+/* The recording without what follows its first count ops. False: no memory, and it is as it was. */
+bool record_shorten(Call *call, int count);
 /* The whole trace once more, with its results: for a second graph. NULL: no memory. */
 Recording *record_again(Call *call, const Trace *trace);
 void record_free(Recording *recording);

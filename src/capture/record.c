@@ -602,6 +602,19 @@ bool record_from(Call *call, const Trace *trace, int count) {
     return true;
 }
 
+bool record_shorten(Call *call, int count) {
+    Recording *recording = call->recording;
+    Recording *shorter = record_prefix(call, recording->trace, count, NULL);
+    if (!shorter) return false;
+    shorter->like = recording->like;
+    shorter->new_path = recording->new_path;
+    call->recording = shorter;
+    call->trace = shorter->trace;
+    call->at = count;
+    record_free(recording);
+    return true;
+}
+
 static bool copy_results(Recording *recording, const Trace *from) {
     if (GUARD(recording)) return false;
     Trace *to = recording->trace;

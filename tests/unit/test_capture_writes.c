@@ -109,7 +109,8 @@ static void test_parts(void **state) {
     static cb_function_2 *const functions[] = {writes_rows,   writes_steps,  writes_steps_of_y,
                                                writes_across, writes_turned, writes_often};
     for (size_t i = 0; i < 2 * sizeof functions / sizeof *functions; i++)
-        expect_same_2(functions[i / 2], i % 2 ? "backend=c" : VM, 1);
+        expect_same_2(functions[i / 2], i % 2 ? "backend=c" : VM,
+                      functions[i / 2] == writes_often ? 3 : 1); /* cut behind 8 writes */
 }
 
 static cb_tensor *writes_far(cb_tensor *x) {

@@ -298,6 +298,26 @@ static void numbers(void) {
     cb_function_free(fast);
 }
 
+/* Rows that are written at another place in every call, more than one graph has: the view before
+ * the cut is made again behind it. */
+static int64_t place;
+
+static cb_tensor *writes_many(cb_tensor *x) {
+    for (int i = 0; i < 10; i++)
+        if (!cb_add_(cb_select(x, 0, (place + i) % 4), 1.0)) return NULL;
+    return cb_mul(x, 2.0);
+}
+
+static void written_slots(void) {
+    cb_function *fast = cb_compile(writes_many, "backend=vm");
+    for (int i = 0; i < 4 && fast; i++) {
+        place = i;
+        cb_tensor *x = ramp(4, 3);
+        if (x) take(cb_call(fast, x));
+    }
+    cb_function_free(fast);
+}
+
 /* Steps that write to inputs as they go, and others behind them. */
 static int writes_and_goes_on(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
     (void)count, (void)user;
@@ -379,6 +399,7 @@ int main(void) {
         SCENARIO(one_within_another),
         SCENARIO(asked),
         SCENARIO(numbers),
+        SCENARIO(written_slots),
         cmocka_unit_test(results_have_no_error),
         SCENARIO(on_a_device),
         SCENARIO(on_a_device_at_once),

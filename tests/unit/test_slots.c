@@ -79,7 +79,7 @@ static void replays_are_cut_there(void **state) {
     for (int i = 0; i < 5; i++) assert_non_null(cb_call(fast, filled(1, 0.2), cache));
     char *text = cb_explain(fast);
     assert_null(strstr(text, "took another path"));
-    assert_non_null(strstr(text, "a product or attention of which it wrote a part"));
+    assert_non_null(strstr(text, "it reads a tensor of which it wrote a part"));
     cb_free_text(text);
     assert_int_equal(cb_stats(fast).graphs, 2);
     cb_function_free(fast);
@@ -160,6 +160,51 @@ static void many_slots_are_regions(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *fills(cb_tensor *x) {
+    cb_fill_(cb_select(x, 0, 3), 1.5);
+    return cb_sum(x);
+}
+
+static cb_tensor *adds(cb_tensor *x) {
+    for (int i = 0; i < 40; i++) cb_add_(cb_select(x, 0, (position + 3 * i) % 64), 1.0);
+    return cb_sum(x);
+}
+
+static cb_tensor *adds_few(cb_tensor *x) {
+    for (int i = 0; i < 3; i++) cb_add_(cb_select(x, 0, (position + i) % 64), 1.0);
+    return cb_select(x, 0, position % 64);
+}
+
+/* A kernel that would ask for each element who wrote it reads behind a cut, too: where it reads
+ * much, or many have written. */
+static void kernels_are_cut_off(void **state) {
+    (void)state;
+    static const struct {
+        cb_function_1 *function;
+        int64_t columns;
+        int graphs, breaks; /* the most */
+    } cases[] = {{fills, 4096, 2, 1}, {fills, 64, 1, 0}, {adds, 64, 4, 5}, {adds_few, 64, 2, 0}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        cb_function *fast = cb_compile(cases[k].function);
+        cb_tensor *x = cb_to(cb_arange(0, 64 * cases[k].columns), CB_F32);
+        x = cb_clone(cb_reshape(cb_remainder(x, 7.0), cb_dims(64, cases[k].columns)));
+        cb_tensor *own = cb_clone(x);
+        for (int i = 0; i < 6; i++) {
+            cb_scope_open();
+            position = i * 11 % 60;
+            cb_tensor *expected = cases[k].function(own);
+            expect_tensor(cb_call(fast, x), expected, 1e-5, 1e-5);
+            expect_tensor(x, own, 0, 0);
+            cb_scope_close();
+        }
+        cb_function_stats stats = cb_stats(fast);
+        assert_true(stats.graphs <= cases[k].graphs && stats.breaks <= cases[k].breaks);
+        assert_int_equal(stats.breaks > 0, cases[k].breaks > 0);
+        assert_int_equal(stats.eager_calls, 0);
+        cb_function_free(fast);
+    }
+}
+
 /* A row of a cache, by whatever views one comes to it. */
 static int form;
 
@@ -232,6 +277,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(small_ones_and_fullgraph_are_not, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(gradients_go_over_it, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(many_slots_are_regions, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(kernels_are_cut_off, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(parts_are_regions_by_any_views, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(paths_part_behind_it, open_scope, close_scope),
     };
