@@ -13,6 +13,7 @@
  *   sizes.c      which sizes of an entry others will have
  *   miss.c       why no entry takes a call's inputs
  *   line.c       what most ops of a replay are compared with, and that comparison
+ *   match.c      whether an op is the next one of the trace, or of another one
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them
  *   promise.c    histories of what lives behind events
@@ -21,6 +22,7 @@
  *   values.c     the values of a call: who outlives whom
  *   gradient.c   cb_backward inside of a call: one op of the trace
  *   record.c     the tracer while something new happens: trace and graph grow together
+ *   repeat.c     ops of a trace recorded once more
  *   number.c     numbers that change become arguments of the graph
  *   functional.c in-place writes and views of the trace as pure graph nodes
  *   trace.c      the flat trace: storage, comparison, running it op by op (the fallback of

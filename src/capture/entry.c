@@ -5,6 +5,7 @@
  * lone view that is smaller than its storage (the last row of a matrix) is computed by itself.
  * Invariant: an entry, its results and its lists live in its trace's arena. */
 #include "capture/backend.h"
+#include "capture/find.h"
 #include "capture/functional.h"
 
 #include "base/clock.h"

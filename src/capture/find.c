@@ -8,7 +8,7 @@
  * A key says that an entry may be meant, no more: whoever finds one asks its guards and its trace.
  * Chains are walked without a lock, as the list of entries is, and changed under the function's: an
  * entry that leaves still leads on (retire.c). */
-#include "capture/function.h"
+#include "capture/find.h"
 
 #include "base/map.h"
 

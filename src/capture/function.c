@@ -5,6 +5,7 @@
  *                                             no:  the function runs, its ops are recorded, an
  *                                                  entry is made
  *                fullgraph, guards hold:      the entry is launched, the function does not run */
+#include "capture/find.h"
 #include "capture/functional.h"
 
 #include "base/memory.h"

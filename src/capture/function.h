@@ -323,15 +323,6 @@ int function_limit(void);
 /* retire.c: around whatever looks at entries. */
 void function_enter(Function *function);
 void function_leave(Function *function);
-/* find.c: a new entry, or one that leaves; under the function's lock. The first entry with a key,
- * or the next one behind another; NULL: there are no more. */
-void find_add(Function *function, Entry *entry);
-void find_remove(Function *function, Entry *entry);
-Entry *find_by(Function *function, FindBy by, uint64_t key, const Entry *behind);
-uint64_t find_key_of_inputs(Tensor *const *input, int count);
-/* Of the op behind `at` others, with attributes as traces have them. */
-uint64_t find_key_of_op(int at, int op, const cb_operand *input, int input_count,
-                        const int64_t *word, int word_count);
 /* After the newest entry has joined: it counts or not, and one may leave. The caller of this, and
  * of the next two, holds the function's lock. */
 void function_retire(Function *function, Entry *newest);

@@ -9,7 +9,7 @@
  *     return x * 2               reads the new x
  *
  * Nodes are interned, so several values may be one node. Where that shows, in gradients, a value is
- * an `apart` node: leaves after a write, and results that gradients are asked by (record.c).
+ * an `apart` node: leaves after a write, and results that gradients are asked by (repeat.c).
  *
  * Memory runs out through the guards of both arenas; record.c sets them. */
 #ifndef CARBIDE_CAPTURE_FUNCTIONAL_H
@@ -84,6 +84,18 @@ bool number_may_be_argument(const Call *call, const Trace *trace, const TraceOp 
                             const cb_operand *number, const Attrs *attrs);
 
 /* record.c */
+/* Both arenas escape to the caller of this, which must be the frame that does the work. */
+#define RECORD_GUARD(recording)                                                                    \
+    (arena_guard((recording)->graph->arena) || arena_guard((recording)->trace->arena))
+/* Without ops and values; NULL: no memory. */
+Recording *recording_new(const Call *call);
+/* An op of a trace, whose operands are values of the recording: the number of its result, or of
+ * what it writes to; < 0: an error, no memory, or what goes_eager takes. */
+int record_op(Recording *recording, TraceOp op);
+int record_write(Recording *recording, TraceOp op);
+/* The op with a result for each of the listed values that has a gradient. cb_backward lists no
+ * other ones. False with an error. */
+bool record_gradients(Recording *recording, TraceOp op, TraceBack how, const int *list, int count);
 Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count,
                      const Attrs *attrs);
 Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
@@ -94,12 +106,18 @@ int record_value(Call *call, Tensor *x); /* its number; < 0: error or no memory 
 int record_output(Call *call, Tensor *x, bool own);
 /* The outputs and escaped values are written into the trace; false: no memory. */
 bool record_end(Call *call, const int *output, int output_count);
+void record_free(Recording *recording);
+
+/* repeat.c */
+/* Results that gradients are asked by are nodes of their own: where one shares its node with other
+ * values, what was recorded is recorded again, with all of them apart. The trace stays. False: no
+ * memory. */
+bool record_apart(Call *call, const GoingBack *back, TraceBack *how);
 /* A run that leaves the replayed trace after its first count ops goes on as a recording. */
 bool record_from(Call *call, const Trace *trace, int count);
 /* The recording without what follows its first count ops. False: no memory, and it is as it was. */
 bool record_shorten(Call *call, int count);
 /* The whole trace once more, with its results: for a second graph. NULL: no memory. */
 Recording *record_again(Call *call, const Trace *trace);
-void record_free(Recording *recording);
 
 #endif

@@ -22,7 +22,7 @@ void record_free(Recording *recording) {
     memory_free(recording);
 }
 
-static Recording *recording_new(const Call *call) {
+Recording *recording_new(const Call *call) {
     Recording *recording = memory_zalloc(sizeof *recording);
     Arena *arena = recording ? arena_new() : NULL;
     if (arena) {
@@ -37,10 +37,6 @@ static Recording *recording_new(const Call *call) {
     record_free(recording);
     return NULL;
 }
-
-/* Both arenas escape to the caller of this, which must be the frame that does the work. */
-#define GUARD(recording)                                                                           \
-    (arena_guard((recording)->graph->arena) || arena_guard((recording)->trace->arena))
 
 /* ---- operands ------------------------------------------------------------------------------ */
 
@@ -75,7 +71,7 @@ int record_value(Call *call, Tensor *x) {
     int v = call_traced(call, x);
     if (v != NO_VALUE) return v < call->input_count ? input_first(call->value, v) : v;
     if (x->storage) {
-        if (GUARD(call->recording)) return OUT_OF_MEMORY;
+        if (RECORD_GUARD(call->recording)) return OUT_OF_MEMORY;
         return real_value(call, x);
     }
     fail(CB_ERR_GRAPH, "a tensor that another trace left behind has no value");
@@ -179,8 +175,8 @@ static bool follows_foreign(const Recording *recording, const TraceOp *op) {
            recording->trace->value[op->result].tracked;
 }
 
-static int apply_values(Recording *recording, TraceOp op) {
-    if (GUARD(recording)) return OUT_OF_MEMORY;
+int record_op(Recording *recording, TraceOp op) {
+    if (RECORD_GUARD(recording)) return OUT_OF_MEMORY;
     int place = find_place(recording, op_info(op.op)->name, op.input, op.input_count);
     if (place < 0) return place;
     Attrs attrs = {{0}};
@@ -205,8 +201,8 @@ static int assign_place(Recording *recording, const TraceOperand input[2]) {
     return recording->place == target->device ? target->device : LIES_ELSEWHERE;
 }
 
-static int assign_values(Recording *recording, TraceOp op) {
-    if (GUARD(recording)) return OUT_OF_MEMORY;
+int record_write(Recording *recording, TraceOp op) {
+    if (RECORD_GUARD(recording)) return OUT_OF_MEMORY;
     int place = assign_place(recording, op.input);
     if (place < 0) return place;
     recording->quiet = op.quiet;
@@ -280,7 +276,7 @@ static int choose_and_apply(Call *call, TraceOp *op) {
     Recording *recording = call->recording;
     int arguments = recording->trace->argument_count, inputs = length(recording->graph->input);
     int captured = length(recording->captured);
-    int result = number_choose(call, op) ? apply_values(recording, *op) : OUT_OF_MEMORY;
+    int result = number_choose(call, op) ? record_op(recording, *op) : OUT_OF_MEMORY;
     if (result != NO_VALUE) return result;
     recording->trace->argument_count = arguments;
     truncate_to(recording->graph->input, inputs);
@@ -345,7 +341,7 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
     else if (resolved && !functional_writable(recording, next.input[0].value))
         result = WRITES_REPEATED;
     else if (resolved)
-        result = number_choose(call, &next) ? assign_values(recording, next) : OUT_OF_MEMORY;
+        result = number_choose(call, &next) ? record_write(recording, next) : OUT_OF_MEMORY;
     if (result < 0 || !resolved)
         return goes_eager(call, result) ? apply_assign(target, value) : NULL;
     call->at++;
@@ -367,8 +363,7 @@ static int *list_leaves(const Recording *recording) {
 
 /* The op with a result for each of the listed values that has a gradient. cb_backward lists no
  * other ones. False with an error. */
-static bool back_values(Recording *recording, TraceOp op, TraceBack how, const int *list,
-                        int count) {
+bool record_gradients(Recording *recording, TraceOp op, TraceBack how, const int *list, int count) {
     Trace *trace = recording->trace;
     bool leaves = how.leaves;
     Node **gradient = arena_new_array(recording->graph->arena, Node *, count + 1);
@@ -404,167 +399,19 @@ static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const i
     const Meta *seed = given ? &value[op->input[1].value].meta : NULL;
     if (!y->tracked && !tape_refuses_untracked(back->what)) return NO_VALUE;
     if (!tape_fits(back->what, &y->meta, seed)) return NO_VALUE;
-    if (GUARD(recording)) return OUT_OF_MEMORY;
+    if (RECORD_GUARD(recording)) return OUT_OF_MEMORY;
     const int *leaves = how.leaves ? list_leaves(recording) : NULL;
-    if (!back_values(recording, *op, how, leaves ? leaves : list,
-                     how.leaves ? length(leaves) : back->count))
+    if (!record_gradients(recording, *op, how, leaves ? leaves : list,
+                          how.leaves ? length(leaves) : back->count))
         return NO_VALUE;
     return call_reserve(call, length(recording->trace->value)) ? 0 : OUT_OF_MEMORY;
-}
-
-/* As it was, in another recording. */
-static bool repeat_back(Recording *recording, const TraceOp *op, Call *call) {
-    int count = op->back->count;
-    if (GUARD(recording)) return false;
-    int *list = arena_new_array(recording->trace->arena, int, count + 1);
-    for (int k = 0; k < count; k++) {
-        list[k] = trace_back_value(op->back, k);
-        if (list[k] < call->input_count) list[k] = input_first(call->value, list[k]);
-    }
-    recording->quiet = op->quiet;
-    if (!back_values(recording, *op, *op->back, list, count)) return false;
-    const Trace *trace = recording->trace;
-    const TraceOp *now = &trace->op[length(trace->op) - 1];
-    check(now->result == op->result &&
-              trace_back_results(now->back) == trace_back_results(op->back),
-          "a trace repeats with other gradients");
-    return true;
-}
-
-/* ---- starting ------------------------------------------------------------------------------ */
-
-static bool add_inputs(Call *call, Recording *recording) {
-    if (GUARD(recording)) return false;
-    for (int i = 0; i < call->input_count; i++)
-        functional_add(recording, VALUE_IS_INPUT, call->value[i]);
-    return true;
-}
-
-static void repeat_captured(Call *call, Recording *recording, const Trace *trace, int v) {
-    const char *path = trace->value[v].path;
-    int again = functional_add(recording, VALUE_IS_CAPTURED, call->value[v]);
-    if (path) recording->trace->value[again].path = arena_text(recording->trace->arena, path);
-    recording->trace->value[again].own = trace->value[v].own;
-}
-
-/* Captured tensors that an op of a trace meets for the first time get the numbers that they had. */
-static bool add_captured(Call *call, Recording *recording, const Trace *trace, const TraceOp *op) {
-    if (GUARD(recording)) return false;
-    for (int v = length(recording->trace->value);
-         v < length(trace->value) && trace->value[v].kind == VALUE_IS_CAPTURED; v++) {
-        bool used = v < op->first_value; /* by no op: its gradient was looked at */
-        for (int i = 0; i < op->input_count; i++)
-            used |= op->input[i].kind == OPERAND_VALUE && op->input[i].value == v;
-        for (int k = 0; op->back && k < op->back->count; k++)
-            used |= trace_back_value(op->back, k) == v;
-        if (used) repeat_captured(call, recording, trace, v);
-    }
-    return true;
-}
-
-/* Inputs that were two when the trace was recorded may be one now, which has one name. */
-static void rename_inputs(const Call *call, TraceOp *op) {
-    for (int i = 0; i < op->input_count; i++) {
-        TraceOperand *operand = &op->input[i];
-        if (operand->kind == OPERAND_VALUE && operand->value < call->input_count)
-            operand->value = input_first(call->value, operand->value);
-    }
-}
-
-static bool repeat(Call *call, Recording *recording, const Trace *trace, int count) {
-    for (int i = 0; i < count; i++) {
-        TraceOp op = trace->op[i];
-        rename_inputs(call, &op);
-        for (int k = 0; k < op.operand_count; k++)
-            recording->trace->argument_count += operand_is_argument(&op.input[k]);
-        if (!add_captured(call, recording, trace, &trace->op[i])) return false;
-        site_set(op.site);
-        if (op.back && !repeat_back(recording, &op, call)) return false;
-        if (op.back) continue;
-        bool assigns = op.op == OP_assign;
-        int result = assigns ? assign_values(recording, op) : apply_values(recording, op);
-        if (result < 0) return false;
-        check(assigns || result == op.result, "a trace repeats with other values");
-    }
-    return true;
-}
-
-static void mark_apart(const TraceBack *back, const Trace *trace, bool *apart) {
-    for (int k = 0; back && back->apart && k < back->count; k++) {
-        int v = trace_back_value(back, k);
-        apart[v] = trace->value[v].kind == VALUE_IS_RESULT;
-    }
-}
-
-/* What the first count ops ask gradients by, and the next one (NULL: no gradients). */
-static bool find_apart(Recording *recording, const Trace *trace, int count, const TraceBack *next) {
-    if (GUARD(recording)) return false;
-    recording->apart = arena_new_array(recording->graph->arena, bool, length(trace->value) + 1);
-    recording->apart_count = length(trace->value);
-    for (int i = 0; i < count; i++) mark_apart(trace->op[i].back, trace, recording->apart);
-    mark_apart(next, trace, recording->apart);
-    return true;
-}
-
-/* Captured tensors that no op has used: only returned, looked at, or of an op that failed. */
-static bool copy_unused(Call *call, Recording *recording, const Trace *from) {
-    if (GUARD(recording)) return false;
-    for (int v = length(recording->trace->value); v < length(from->value); v++) {
-        check(from->value[v].kind == VALUE_IS_CAPTURED, "a trace repeats without a result");
-        repeat_captured(call, recording, from, v);
-    }
-    return true;
-}
-
-/* A recording of the first count ops of a trace. */
-static Recording *record_prefix(Call *call, const Trace *trace, int count, const TraceBack *next) {
-    Recording *recording = recording_new(call);
-    Site site = site_current();
-    bool done = recording && add_inputs(call, recording) &&
-                (count == 0 || (find_apart(recording, trace, count, next) &&
-                                repeat(call, recording, trace, count)));
-    site_set(site);
-    if (done && trace) recording->trace->parted = trace->parted;
-    if (done) return recording;
-    record_free(recording);
-    return NULL;
-}
-
-/* Results that gradients are asked by are nodes of their own: where one shares its node with other
- * values, what was recorded is recorded again, with all of them apart. The trace stays. */
-static bool stand_apart(Call *call, const GoingBack *back, TraceBack *how) {
-    Recording *recording = call->recording, *again;
-    int list[CB_MAX_ARGS];
-    how->wrt = list;
-    if (GUARD(recording)) return false;
-    for (int k = 0; k < back->count; k++) {
-        int v = call_traced(call, back->wrt[k]);
-        const TraceValue *value = v == NO_VALUE ? NULL : &recording->trace->value[v];
-        if (!value || value->kind != VALUE_IS_RESULT || !value->tracked) continue;
-        list[how->count++] = v;
-        how->apart |= functional_shares(recording, v);
-    }
-    if (!how->apart) return true;
-    again = record_prefix(call, recording->trace, call->at, how);
-    if (!again || !copy_unused(call, again, recording->trace)) {
-        record_free(again);
-        return false;
-    }
-    Trace *same = again->trace;
-    again->trace = recording->trace;
-    recording->trace = same;
-    again->like = recording->like;
-    again->new_path = recording->new_path;
-    call->recording = again;
-    record_free(recording);
-    return true;
 }
 
 static int record_back(Call *call, const GoingBack *back, const cb_operand *input) {
     int why = NO_VALUE, list[CB_MAX_ARGS];
     TraceBack how = {.leaves = !back->wrt, .graph = back->graph};
     Where where;
-    if (!stand_apart(call, back, &how)) return OUT_OF_MEMORY;
+    if (!record_apart(call, back, &how)) return OUT_OF_MEMORY;
     TraceOp next = op_here(call, OP_backward, 2, &where);
     for (int i = 0; i < 2; i++)
         if (!resolve(call, &input[i], &next.input[i], &why)) return why;
@@ -589,52 +436,9 @@ bool record_backward(Call *call, const GoingBack *back, const cb_operand *input)
     return true;
 }
 
-bool record_from(Call *call, const Trace *trace, int count) {
-    Recording *recording = record_prefix(call, trace, count, NULL);
-    if (!recording) return false;
-    call_stand_up(call);
-    recording->trace->parted = count;
-    call->recording = recording;
-    call->trace = recording->trace;
-    call->entry = NULL;
-    call->mode = CALL_RECORDS;
-    call->at = count;
-    return true;
-}
-
-bool record_shorten(Call *call, int count) {
-    Recording *recording = call->recording;
-    Recording *shorter = record_prefix(call, recording->trace, count, NULL);
-    if (!shorter) return false;
-    shorter->like = recording->like;
-    shorter->new_path = recording->new_path;
-    call->recording = shorter;
-    call->trace = shorter->trace;
-    call->at = count;
-    record_free(recording);
-    return true;
-}
-
-static bool copy_results(Recording *recording, const Trace *from) {
-    if (GUARD(recording)) return false;
-    Trace *to = recording->trace;
-    for (int i = 0; i < length(from->output); i++) push(to->arena, to->output, from->output[i]);
-    for (int i = 0; i < length(from->escaped); i++) push(to->arena, to->escaped, from->escaped[i]);
-    to->goes_on = from->goes_on, to->cut = from->cut;
-    return true;
-}
-
-Recording *record_again(Call *call, const Trace *trace) {
-    Recording *recording = record_prefix(call, trace, length(trace->op), NULL);
-    if (recording && copy_unused(call, recording, trace) && copy_results(recording, trace))
-        return recording;
-    record_free(recording);
-    return NULL;
-}
-
 bool record_end(Call *call, const int *output, int output_count) {
     Trace *trace = call->recording->trace;
-    if (GUARD(call->recording)) return false;
+    if (RECORD_GUARD(call->recording)) return false;
     for (int i = 0; i < output_count; i++) push(trace->arena, trace->output, output[i]);
     for (int v = 0; v < length(trace->value); v++)
         if (call_escapes(call, v, output, output_count)) push(trace->arena, trace->escaped, v);

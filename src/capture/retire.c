@@ -23,6 +23,7 @@
  * those who have been inside since then stand on it.
  *
  *     function_enter(f);   find an entry, run it   function_leave(f);     frees what has left */
+#include "capture/find.h"
 #include "capture/function.h"
 
 enum { MOST_SIZES = 8, MOST_ENTRIES = 256 };

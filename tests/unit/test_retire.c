@@ -1,6 +1,6 @@
 /* Entries that leave and entries that count for the limit: sizes that no compiler ran for are
  * neither lost to eager nor kept for good, whatever else their entries are. */
-#include "capture/function.h"
+#include "capture/find.h"
 #include "capture_support.h"
 #include "fixture.h"
 #include "poisoning.h"

@@ -1,0 +1,26 @@
+/* An op of a run beside those of traces (match.c). Attributes are as the call has them, NULL for an
+ * op without. */
+#ifndef CARBIDE_CAPTURE_MATCH_H
+#define CARBIDE_CAPTURE_MATCH_H
+
+#include "capture/functional.h"
+
+/* It is the next op of the trace, and the call is behind it now. */
+bool match_here(Call *call, int op, const cb_operand *input, int input_count, const Attrs *attrs);
+/* Goes over to another entry that did the same so far and left what was known with this op. */
+bool match_by_op(Call *call, int op, const cb_operand *input, int input_count, const Attrs *attrs);
+/* The same, to any that continues with it. */
+bool match_any(Call *call, int op, const cb_operand *input, int input_count, const Attrs *attrs);
+/* Goes over to the next entry behind `behind` (NULL: the first one) that did the same as `left` so
+ * far; key (find.c): of those that have it. NULL: there is none, and the call is back at `left`. */
+Entry *match_next_entry(Call *call, Entry *left, Entry *behind, const uint64_t *key);
+/* x is a real tensor where the trace has value v: the same input, or a captured tensor that
+ * fits. */
+bool match_real(Call *call, int v, Tensor *x);
+/* The modules that have run so far were set otherwise as the trace was recorded. */
+bool match_mode_changed(const Call *call);
+/* Why the run leaves the trace: the same op with another number or tensor, or another op. */
+Reason match_departure(const Call *call, int op, const cb_operand *input, int input_count,
+                       const Attrs *attrs);
+
+#endif
