@@ -51,6 +51,8 @@ struct Recording {
     int *captured;     /* vec, in the graph's arena: as an entry's */
     const Trace *like; /* what it repeats so far, but for numbers; NULL: nothing */
     bool new_path;     /* there is nothing that it repeats */
+    const Trace *resized; /* what it repeats over other sizes; NULL: nothing */
+    bool new_sizes;       /* there is no such one */
 };
 
 /* Room for as many ops and values as are known, since what vectors outgrow stays with the entry;

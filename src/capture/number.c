@@ -88,6 +88,40 @@ static const TraceOp *find_op(const Call *call, const TraceOp *op) {
     return recording->like ? &recording->like->op[call->at] : NULL;
 }
 
+/* ---- what is repeated over other sizes ------------------------------------------------------- */
+
+/* The same op at the same line, of any sizes. */
+static bool is_same_call(const TraceOp *a, const TraceOp *b) {
+    return a->op == b->op && a->input_count == b->input_count && a->result == b->result &&
+           site_same(a->site, b->site);
+}
+
+/* It has called the same so far and here. */
+static bool is_resized(const Call *call, const Trace *trace, const TraceOp *op) {
+    bool is = length(trace->op) > call->at && is_same_call(&trace->op[call->at], op);
+    for (int i = call->at - 1; i >= 0 && is; i--)
+        is = is_same_call(&trace->op[i], &call->trace->op[i]);
+    return is;
+}
+
+/* The op that stands in this one's place in an entry over other sizes; NULL: none does. What
+ * changes there, or from there, is an argument here, so a size learns nothing again. */
+static const TraceOp *find_resized(const Call *call, const TraceOp *op) {
+    Recording *recording = call->recording;
+    const Trace *known = recording->resized;
+    if (recording->new_sizes) return NULL;
+    if (!known || length(known->op) <= call->at || !is_same_call(&known->op[call->at], op)) {
+        known = NULL;
+        for (Entry *e = atomic_load(&call->function->first); e && !known; e = atomic_load(&e->next))
+            if (e->resumes == call->resumed && entry_widest(e) == e &&
+                is_resized(call, e->trace, op))
+                known = e->trace;
+    }
+    recording->resized = known;
+    recording->new_sizes = !known;
+    return known ? &known->op[call->at] : NULL;
+}
+
 /* ---- choosing -------------------------------------------------------------------------------- */
 
 static void note_change(const Call *call, Site site, const TraceOperand *was,
@@ -107,6 +141,12 @@ static void note_change(const Call *call, Site site, const TraceOperand *was,
 static bool has_changed(const TraceOp *op, const TraceOp *like, int operand) {
     return like && site_same(like->site, op->site) && !operand_is_argument(&like->input[operand]) &&
            like->input[operand].bits != op->input[operand].bits;
+}
+
+/* Over other sizes it is another number, or any. */
+static bool differs_from(const TraceOperand *operand, const TraceOperand *resized) {
+    return resized->kind == operand->kind &&
+           (operand_is_argument(resized) || resized->bits != operand->bits);
 }
 
 static bool make_argument(Call *call, TraceOperand *operand) {
@@ -136,13 +176,14 @@ bool number_choose(Call *call, TraceOp *op) {
     Attrs attrs;
     add_attributes(op);
     trace_attrs(op, NULL, &attrs);
-    const TraceOp *like = find_op(call, op);
+    const TraceOp *like = find_op(call, op), *resized = like ? NULL : find_resized(call, op);
     for (int i = 0; i < op->operand_count; i++) {
         TraceOperand *operand = &op->input[i];
         if (!operand_is_number(operand)) continue;
         bool changed = has_changed(op, like, i);
         bool varies = (options->dynamic == DYNAMIC_ASKED && !view_has_start(op->op)) || changed ||
-                      (like && operand_is_argument(&like->input[i]));
+                      (like && operand_is_argument(&like->input[i])) ||
+                      (resized && differs_from(operand, &resized->input[i]));
         cb_operand number = trace_operand_number(operand, NULL);
         if (!varies || !number_may_be_argument(call, call->trace, op, i, &number, &attrs)) continue;
         if (changed) note_change(call, op->site, &like->input[i], operand);

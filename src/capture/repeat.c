@@ -147,6 +147,8 @@ bool record_apart(Call *call, const GoingBack *back, TraceBack *how) {
     recording->trace = same;
     again->like = recording->like;
     again->new_path = recording->new_path;
+    again->resized = recording->resized;
+    again->new_sizes = recording->new_sizes;
     call->recording = again;
     record_free(recording);
     return true;
@@ -171,6 +173,8 @@ bool record_shorten(Call *call, int count) {
     if (!shorter) return false;
     shorter->like = recording->like;
     shorter->new_path = recording->new_path;
+    shorter->resized = recording->resized;
+    shorter->new_sizes = recording->new_sizes;
     call->recording = shorter;
     call->trace = shorter->trace;
     call->at = count;

@@ -210,6 +210,35 @@ static void layers_of_a_frozen_parameter(void **state) {
     cb_module_free(module);
 }
 
+static double factor;
+static cb_tensor *sized(cb_tensor *x) { return cb_mul(cb_add(x, cb_select(x, 0, at)), factor); }
+
+/* A number, or a start, that changed over one size is an argument of the others at once. */
+static void sizes_learn_nothing_again(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(sized, VM);
+    for (int64_t rows = 6; rows < 18; rows++)
+        for (at = 0; at < 4; at++) {
+            cb_scope_open();
+            factor = 0.5 + (double)at;
+            cb_tensor *x = cb_clone(cb_narrow(table(0.2), 0, 0, rows));
+            expect_tensor(cb_call(fast, x), sized(x), 1e-5, 1e-5);
+            cb_scope_close();
+        }
+    assert_int_equal(cb_stats(fast).graphs, 12 + 1);
+    cb_function_free(fast);
+    fast = cb_compile(sized, VM); /* both change in every call */
+    for (int i = 0; i < 36; i++) {
+        cb_scope_open();
+        at = i * 5 % 6, factor = 0.5 + i;
+        cb_tensor *x = cb_clone(cb_narrow(table(0.2), 0, 0, 6 + i % 12));
+        expect_tensor(cb_call(fast, x), sized(x), 1e-5, 1e-5);
+        cb_scope_close();
+    }
+    assert_in_range(cb_stats(fast).graphs, 12, 13);
+    cb_function_free(fast);
+}
+
 static void reasons_name_the_start(void **state) {
     (void)state;
     cb_function *fast = cb_compile(layer);
@@ -233,6 +262,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(gradients_come_to_the_part, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(products_read_in_place, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(layers_of_a_frozen_parameter, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(sizes_learn_nothing_again, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(reasons_name_the_start, open_scope, close_scope),
     };
     return run_counted(tests);
