@@ -13,8 +13,8 @@ typedef struct Reference {
     void *const *in; /* buffers before */
     void *const *out;
     int64_t at[16]; /* coordinates */
-    Scalar *row;    /* by expression: values of reduces at this outer point */
-    bool *row_known;
+    Scalar *row;    /* by expression: values of reduces at this outer point, and of scans so far */
+    int64_t *count; /* of as many inner points */
 } Reference;
 
 static Scalar reference_value(Reference *r, const Expr *e);
@@ -26,12 +26,13 @@ static void reference_inner_point(Reference *r, int64_t position) {
     }
 }
 
-/* Folds the operand over inner points [0, count). */
+/* Folds the operand over inner points [0, count), from where the last fold of it ended. */
 static Scalar reference_fold(Reference *r, const Expr *e, int64_t count) {
-    int64_t saved[16];
-    Scalar value = scalar_identity(e->imm.i, e->dtype);
+    int64_t saved[16], from = r->count[e->id];
+    Scalar value = r->row[e->id];
+    if (!from || from > count) from = 0, value = scalar_identity(e->imm.i, e->dtype);
     memcpy(saved, r->at, sizeof saved);
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = from; i < count; i++) {
         reference_inner_point(r, i);
         Scalar pair[2] = {value, reference_value(r, e->input[0])};
         if (dtype_is_float(e->dtype) && e->imm.i == OP_sum)
@@ -40,6 +41,7 @@ static Scalar reference_fold(Reference *r, const Expr *e, int64_t count) {
             value = scalar_eval(e->imm.i, e->dtype, pair);
     }
     memcpy(r->at, saved, sizeof saved);
+    r->row[e->id] = value, r->count[e->id] = count;
     return dtype_is_float(e->dtype) ? scalar_convert(value, CB_F64, e->dtype) : value;
 }
 
@@ -65,11 +67,7 @@ static Scalar reference_value(Reference *r, const Expr *e) {
     if (e->op == EX_axis) return (Scalar){.i = r->at[e->imm.i]};
     if (e->op == EX_load) return reference_load(r, e);
     if (e->op == EX_scan) return reference_fold(r, e, reference_position(r) + 1);
-    if (e->op == EX_reduce) {
-        if (!r->row_known[e->id]) r->row[e->id] = reference_fold(r, e, r->kernel->inner_size);
-        r->row_known[e->id] = true;
-        return r->row[e->id];
-    }
+    if (e->op == EX_reduce) return reference_fold(r, e, r->kernel->inner_size);
     Scalar input[3];
     for (int i = 0; i < e->input_count; i++) input[i] = reference_value(r, e->input[i]);
     if (e->op == OP_to) return scalar_convert(input[0], e->input[0]->dtype, e->imm.i);
@@ -101,14 +99,14 @@ static void reference_run(const Kernel *kernel, void *const *in, void *const *ou
     size_t count = (size_t)length(kernel->expr) + 1;
     Reference r = {.kernel = kernel, .in = in, .out = out};
     r.row = calloc(count, sizeof *r.row);
-    r.row_known = calloc(count, sizeof *r.row_known);
+    r.count = calloc(count, sizeof *r.count);
     for (int64_t outer = 0; outer < kernel->outer_size; outer++) {
         int64_t rest = outer;
         for (int a = kernel->outer_count - 1; a >= 0; a--) {
             r.at[a] = rest % kernel->axis[a].size;
             rest /= kernel->axis[a].size;
         }
-        memset(r.row_known, 0, count * sizeof *r.row_known);
+        memset(r.count, 0, count * sizeof *r.count);
         for (int s = 0; s < length(kernel->store); s++) {
             bool inner = reference_is_inner(kernel, &kernel->store[s]);
             for (int64_t i = 0; i < (inner ? kernel->inner_size : 1); i++) {
@@ -118,7 +116,7 @@ static void reference_run(const Kernel *kernel, void *const *in, void *const *ou
         }
     }
     free(r.row);
-    free(r.row_known);
+    free(r.count);
 }
 
 #endif

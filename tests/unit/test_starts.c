@@ -84,12 +84,12 @@ typedef struct Case {
 static void positions_are_arguments(void **state) {
     (void)state;
     static const Case cases[] = {
-        {reads, "", 2},      {multiplies, "", 2},      {writes, "", 2},
-        {shows, "", 2},      {shows_own, "", 2},       {loops, "", 2},
-        {asks, "", 4},       {reads, VM, 2},           {shows_deep, "", 2},
-        {shows_deep, VM, 2}, {asks_an_element, "", 4}, {multiplies_views, "", 2},
-        {multiplies, VM, 2}, {writes, VM, 2},          {shows, VM, 2},
-        {shows_own, VM, 2},
+        {reads, "", 2},      {writes, "", 2},
+        {asks, "", 4},       {loops, VM, 2},
+        {reads, VM, 2},      {multiplies, VM, 2},
+        {writes, VM, 2},     {shows, VM, 2},
+        {shows_own, VM, 2},  {multiplies_views, "", 2},
+        {shows_deep, VM, 2}, {asks_an_element, VM, 4},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         cb_function *fast = cb_compile(cases[k].function, cases[k].options);
