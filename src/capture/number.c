@@ -143,10 +143,13 @@ static bool has_changed(const TraceOp *op, const TraceOp *like, int operand) {
            like->input[operand].bits != op->input[operand].bits;
 }
 
-/* Over other sizes it is another number, or any. */
-static bool differs_from(const TraceOperand *operand, const TraceOperand *resized) {
-    return resized->kind == operand->kind &&
-           (operand_is_argument(resized) || resized->bits != operand->bits);
+/* Over other sizes it is another number, or any. A start that differs mostly follows the size, the
+ * last row of a text: kernels take that as they take sizes, and graphs know where it is. */
+static bool differs_from(const TraceOp *op, const TraceOperand *operand,
+                         const TraceOperand *resized) {
+    if (resized->kind != operand->kind) return false;
+    return operand_is_argument(resized) ||
+           (resized->bits != operand->bits && !view_has_start(op->op));
 }
 
 static bool make_argument(Call *call, TraceOperand *operand) {
@@ -183,7 +186,7 @@ bool number_choose(Call *call, TraceOp *op) {
         bool changed = has_changed(op, like, i);
         bool varies = (options->dynamic == DYNAMIC_ASKED && !view_has_start(op->op)) || changed ||
                       (like && operand_is_argument(&like->input[i])) ||
-                      (resized && differs_from(operand, &resized->input[i]));
+                      (resized && differs_from(op, operand, &resized->input[i]));
         cb_operand number = trace_operand_number(operand, NULL);
         if (!varies || !number_may_be_argument(call, call->trace, op, i, &number, &attrs)) continue;
         if (changed) note_change(call, op->site, &like->input[i], operand);
