@@ -393,7 +393,7 @@ typedef enum CallMode {
     CALL_IS_EAGER /* a break: what came before has been run, the rest runs eagerly */
 } CallMode;
 
-enum { LOCAL_VALUES = 128, LOCAL_ARGUMENTS = 16, NO_VALUE = -1 };
+enum { LOCAL_VALUES = 128, LOCAL_ARGUMENTS = 16 };
 
 struct Call {
     Frame frame; /* first: around the user's function */
@@ -571,16 +571,10 @@ void segment_note_next(Call *call); /* the segment is known to have followed the
 /* Before the trace, or (written not NULL) somebody outside, writes to memory that left segments
  * read: what waits for it is computed. */
 void segment_before_writes(Call *call, const Tensor *written);
-void segment_compute_all(Call *call);     /* nothing waits any more */
+void segment_compute_all(Call *call);     /* left.c: nothing waits any more */
 void segment_met(Call *call, Tensor *x);  /* a shell of a left segment is used: it gets a value */
 void segment_lost(Call *call, Tensor *x); /* it dies */
 const void *segment_storage_of(const Tensor *x); /* of a shell of a left segment */
-/* The storage of a trace's value v, or, before it is computed, what stands for it in value[]. */
-static inline const void *value_storage(const Trace *trace, Tensor *const *value, int v) {
-    int root = trace->value[v].root;
-    bool computed = trace->value[root].kind == VALUE_IS_RESULT;
-    return computed ? (const void *)&value[root] : (const void *)value[root]->storage;
-}
 static inline void call_meet(Call *call, Tensor *x) {
     if (x && x->trace == call->left_serial) segment_met(call, x);
 }

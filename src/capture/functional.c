@@ -342,9 +342,7 @@ bool functional_backward(Recording *recording, int root, const TraceOperand *see
 
 static Node *reshape_to(Graph *graph, Node *node, const Node *like) {
     Attrs attrs = {{0}};
-    cb_dim_list sizes = {like->rank, {0}};
-    if (like->rank) memcpy(sizes.at, like->size, sizeof(int64_t) * like->rank);
-    attr_set_dims(&attrs, ATTR_reshape_sizes, sizes);
+    attr_set_dims(&attrs, ATTR_reshape_sizes, size_list(like->rank, like->size));
     return graph_op(graph, OP_reshape, &node, 1, &attrs, NULL);
 }
 
@@ -433,10 +431,8 @@ static Node *fit(Recording *recording, int target, const TraceOperand *operand) 
     if (value->rank == meta->rank &&
         (!meta->rank || !memcmp(value->size, meta->size, sizeof(int64_t) * meta->rank)))
         return value;
-    cb_dim_list sizes = {meta->rank, {0}};
-    memcpy(sizes.at, meta->size, sizeof(int64_t) * meta->rank);
     attrs = (Attrs){{0}};
-    attr_set_dims(&attrs, ATTR_expand_sizes, sizes);
+    attr_set_dims(&attrs, ATTR_expand_sizes, size_list(meta->rank, meta->size));
     return graph_op(graph, OP_expand, &value, 1, &attrs, NULL);
 }
 

@@ -37,6 +37,14 @@ typedef struct LeafNode {
     Node *node;
 } LeafNode;
 
+/* The traces that say which numbers of a recording are arguments (number.c). */
+typedef struct Models {
+    const Trace *like;    /* what it repeats so far, but for numbers; NULL: nothing */
+    const Trace *resized; /* what it repeats over other sizes; NULL: nothing */
+    bool new_path;        /* there is nothing that it repeats */
+    bool new_sizes;       /* nor over other sizes */
+} Models;
+
 struct Recording {
     Trace *trace;           /* owned, until an entry takes it */
     Graph *graph;           /* its arena is owned, until it is compiled */
@@ -49,10 +57,7 @@ struct Recording {
     bool tracks;       /* the call began where gradients are wanted */
     bool quiet;        /* the op that is being recorded has none: TraceOp.quiet */
     int *captured;     /* vec, in the graph's arena: as an entry's */
-    const Trace *like; /* what it repeats so far, but for numbers; NULL: nothing */
-    bool new_path;     /* there is nothing that it repeats */
-    const Trace *resized; /* what it repeats over other sizes; NULL: nothing */
-    bool new_sizes;       /* there is no such one */
+    Models models;
 };
 
 /* Room for as many ops and values as are known, since what vectors outgrow stays with the entry;

@@ -49,8 +49,6 @@ static bool is_leaf_already(const Call *call, const Tensor *x) {
     return is;
 }
 
-/* x is a real tensor where the trace has value v: the same input, or a captured tensor that
- * fits. */
 bool match_real(Call *call, int v, Tensor *x) {
     if (!x->storage || !is_value(call, v, x)) return false;
     if (call->value[v]) return true;
@@ -194,11 +192,10 @@ static uint64_t key_of_call(const Call *call, int op, const cb_operand *input, i
                             const Attrs *attrs) {
     Attrs normal;
     attrs = as_traced(op, input, attrs, &normal);
-    int words = attrs && op < OP_COUNT ? op_info(op)->word_count : 0;
+    int words = attrs ? op_info(op)->word_count : 0;
     return find_key_of_op(call->at, op, input, input_count, attrs ? attrs->word : NULL, words);
 }
 
-/* Goes over to another entry that did the same so far and left what was known with this op. */
 bool match_by_op(Call *call, int op, const cb_operand *input, int input_count, const Attrs *attrs) {
     if (atomic_load(&call->function->entry_count) <= FEW_ENTRIES) return false;
     uint64_t key = key_of_call(call, op, input, input_count, attrs);
@@ -207,7 +204,6 @@ bool match_by_op(Call *call, int op, const cb_operand *input, int input_count, c
     return false;
 }
 
-/* The same, to any that continues with it. */
 bool match_any(Call *call, int op, const cb_operand *input, int input_count, const Attrs *attrs) {
     if (match_by_op(call, op, input, input_count, attrs)) return true;
     for (Entry *left = call->entry, *e = NULL; (e = match_next_entry(call, left, e, NULL));)
@@ -224,7 +220,6 @@ static bool other_tensor(const Call *call, const TraceOperand *known, const cb_o
     return !is_value(call, known->value, x);
 }
 
-/* True when the modules that have run so far were set otherwise as the trace was recorded. */
 bool match_mode_changed(const Call *call) {
     int last = length(call->trace->op) - 1, at = call->at < last ? call->at : last;
     ModuleMode then = at < 0 ? MODULE_UNKNOWN : call->trace->op[at].mode, now = module_mode();

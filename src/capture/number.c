@@ -80,12 +80,12 @@ static const Trace *find_like(const Call *call, const TraceOp *op) {
 /* The op that stands in this one's place in what is repeated; NULL: none does. */
 static const TraceOp *find_op(const Call *call, const TraceOp *op) {
     Recording *recording = call->recording;
-    if (recording->new_path) return NULL;
-    if (!recording->like || !goes_on_alike(call, recording->like, op) ||
-        !has_its_line(call, recording->like, op))
-        recording->like = find_like(call, op);
-    recording->new_path = !recording->like;
-    return recording->like ? &recording->like->op[call->at] : NULL;
+    if (recording->models.new_path) return NULL;
+    if (!recording->models.like || !goes_on_alike(call, recording->models.like, op) ||
+        !has_its_line(call, recording->models.like, op))
+        recording->models.like = find_like(call, op);
+    recording->models.new_path = !recording->models.like;
+    return recording->models.like ? &recording->models.like->op[call->at] : NULL;
 }
 
 /* ---- what is repeated over other sizes ------------------------------------------------------- */
@@ -108,8 +108,8 @@ static bool is_resized(const Call *call, const Trace *trace, const TraceOp *op) 
  * changes there, or from there, is an argument here, so a size learns nothing again. */
 static const TraceOp *find_resized(const Call *call, const TraceOp *op) {
     Recording *recording = call->recording;
-    const Trace *known = recording->resized;
-    if (recording->new_sizes) return NULL;
+    const Trace *known = recording->models.resized;
+    if (recording->models.new_sizes) return NULL;
     if (!known || length(known->op) <= call->at || !is_same_call(&known->op[call->at], op)) {
         known = NULL;
         for (Entry *e = atomic_load(&call->function->first); e && !known; e = atomic_load(&e->next))
@@ -117,8 +117,8 @@ static const TraceOp *find_resized(const Call *call, const TraceOp *op) {
                 is_resized(call, e->trace, op))
                 known = e->trace;
     }
-    recording->resized = known;
-    recording->new_sizes = !known;
+    recording->models.resized = known;
+    recording->models.new_sizes = !known;
     return known ? &known->op[call->at] : NULL;
 }
 

@@ -361,8 +361,6 @@ static int *list_leaves(const Recording *recording) {
     return list;
 }
 
-/* The op with a result for each of the listed values that has a gradient. cb_backward lists no
- * other ones. False with an error. */
 bool record_gradients(Recording *recording, TraceOp op, TraceBack how, const int *list, int count) {
     Trace *trace = recording->trace;
     bool leaves = how.leaves;

@@ -122,8 +122,6 @@ static Recording *record_prefix(Call *call, const Trace *trace, int count, const
     return NULL;
 }
 
-/* Results that gradients are asked by are nodes of their own: where one shares its node with other
- * values, what was recorded is recorded again, with all of them apart. The trace stays. */
 bool record_apart(Call *call, const GoingBack *back, TraceBack *how) {
     Recording *recording = call->recording, *again;
     int list[CB_MAX_ARGS];
@@ -145,10 +143,7 @@ bool record_apart(Call *call, const GoingBack *back, TraceBack *how) {
     Trace *same = again->trace;
     again->trace = recording->trace;
     recording->trace = same;
-    again->like = recording->like;
-    again->new_path = recording->new_path;
-    again->resized = recording->resized;
-    again->new_sizes = recording->new_sizes;
+    again->models = recording->models;
     call->recording = again;
     record_free(recording);
     return true;
@@ -171,10 +166,7 @@ bool record_shorten(Call *call, int count) {
     Recording *recording = call->recording;
     Recording *shorter = record_prefix(call, recording->trace, count, NULL);
     if (!shorter) return false;
-    shorter->like = recording->like;
-    shorter->new_path = recording->new_path;
-    shorter->resized = recording->resized;
-    shorter->new_sizes = recording->new_sizes;
+    shorter->models = recording->models;
     call->recording = shorter;
     call->trace = shorter->trace;
     call->at = count;

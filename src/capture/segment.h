@@ -1,4 +1,4 @@
-/* Segments that a call has left, and what they promise to the tensors that live of them: segment.c,
+/* Segments that a call has left, and what they promise to the tensors that live of them: left.c,
  * promise.c. */
 #ifndef CARBIDE_CAPTURE_SEGMENT_H
 #define CARBIDE_CAPTURE_SEGMENT_H
@@ -34,9 +34,27 @@ struct LeftSegment {
     LeftShell shell[];
 };
 
+/* Its trace's arguments stand behind its values. */
+static inline int64_t *left_arguments(const LeftSegment *left) {
+    return (int64_t *)(void *)(left->value + left->values);
+}
+static inline size_t left_value_bytes(int values, int arguments) {
+    return sizeof(Tensor *) * (size_t)(values + 1) + sizeof(int64_t) * (size_t)arguments;
+}
+
+/* left.c. Whether a value of the segment that the call leaves stays with it: shells without a value
+ * wait; those of a recording are all watched, to learn what crosses; those with a history are
+ * promised it. */
+bool left_keeps(const Call *call, int v);
+/* What is needed still of the segment that the call is in moves out of it; shells: how many stay at
+ * most. NULL: no memory. */
+LeftSegment *left_new(Call *call, int shells);
+void left_free(Call *call, LeftSegment *left);
 /* Its ops, or those of a part of its trace, one by one, which draw from there. False with an error:
  * some shells have no value. */
 bool left_compute(LeftSegment *left, const Trace *part, RandomState *random);
+/* All of them for the first time: it takes what it draws from the process's state. */
+bool left_compute_first(LeftSegment *left);
 
 /* Before the entry of a segment runs: memory for leaving it, or none is needed. False: there is
  * none. */

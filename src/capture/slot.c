@@ -18,7 +18,7 @@
 enum {
     COPY_LEAST = 1 << 16, /* bytes of what a library would read a copy of */
     LOOP_LEAST = 1 << 18, /* bytes that a kernel reads, and asks for each element who wrote it */
-    MOST_WRITES = 8       /* whose conditions one kernel has */
+    MOST_CONDITIONS = 8   /* whose conditions one kernel has */
 };
 
 /* Of a shell, or of a tensor from outside that the call has met. */
@@ -53,7 +53,7 @@ static bool costs_more(const Call *call, Op op, const Tensor *x) {
         return node_bytes(root->node) >= COPY_LEAST;
     }
     Meta meta = tensor_meta(x);
-    return count >= MOST_WRITES ||
+    return count >= MOST_CONDITIONS ||
            meta_numel(&meta) * (int64_t)cb_dtype_size(x->dtype) >= LOOP_LEAST;
 }
 

@@ -364,6 +364,16 @@ bool trace_has_effects(const TraceOp *op) {
     return custom_of(&attrs)->effects;
 }
 
+bool trace_computes(const Trace *trace, int v) {
+    return trace->value[trace->value[v].root].kind == VALUE_IS_RESULT;
+}
+
+int trace_written_by(const Trace *trace, int op) {
+    if (trace->op[op].op != OP_assign) return NO_VALUE;
+    int root = trace->value[trace->op[op].input[0].value].root;
+    return trace->value[root].kind == VALUE_IS_RESULT ? NO_VALUE : root;
+}
+
 int trace_draws(const Trace *trace, int count, const int64_t *argument) {
     int draws = 0;
     for (int i = 0; i < count; i++) {

@@ -86,6 +86,8 @@ typedef enum __attribute__((packed)) ValueKind {
     VALUE_IS_RESULT
 } ValueKind;
 
+enum { NO_VALUE = -1 }; /* in place of the number of one */
+
 typedef struct TraceValue {
     ValueKind kind;
     bool contiguous;
@@ -216,6 +218,16 @@ TraceOperand trace_number(const cb_operand *operand);
 cb_operand trace_operand_number(const TraceOperand *operand, const int64_t *argument);
 /* The op does something besides its result, which a second run would do again. */
 bool trace_has_effects(const TraceOp *op);
+/* The value owns, or views, a storage that the trace made. */
+bool trace_computes(const Trace *trace, int v);
+/* The storage of a trace's value v, or, before it is computed, what stands for it in value[]. */
+static inline const void *value_storage(const Trace *trace, Tensor *const *value, int v) {
+    int root = trace->value[v].root;
+    return trace_computes(trace, v) ? (const void *)&value[root]
+                                    : (const void *)value[root]->storage;
+}
+/* The root of its own tensors that an op writes; NO_VALUE: none, or what the trace made itself. */
+int trace_written_by(const Trace *trace, int op);
 /* Random states that the first count ops of a run with these arguments take. */
 int trace_draws(const Trace *trace, int count, const int64_t *argument);
 /* Where a value begins in a run with these arguments, relative to its root. */

@@ -38,9 +38,7 @@ static Tensor *reshaped(Tensor *x, cb_dim_list sizes) {
 /* x of these sizes, in one dim. */
 static Tensor *flat(Tensor *x, const Meta *meta) {
     Attrs attrs = attrs_default(OP_expand);
-    cb_dim_list sizes = {.count = meta->rank};
-    for (int i = 0; i < meta->rank; i++) sizes.at[i] = meta->size[i];
-    attr_set_dims(&attrs, ATTR_expand_sizes, sizes);
+    attr_set_dims(&attrs, ATTR_expand_sizes, size_list(meta->rank, meta->size));
     Tensor *whole = call_one(OP_expand, x, &attrs);
     Tensor *row = reshaped(whole, (cb_dim_list){1, {meta_numel(meta)}});
     tensor_destroy(whole);

@@ -21,12 +21,6 @@
 
 static _Atomic int64_t leaves; /* that live, in the process */
 
-static cb_dim_list sizes_of(const Tensor *x) {
-    cb_dim_list sizes = {x->rank, {0}};
-    memcpy(sizes.at, x->size, sizeof(int64_t) * x->rank);
-    return sizes;
-}
-
 /* ---- lifetime ------------------------------------------------------------------------------- */
 
 static TapeNode *retain(TapeNode *node) {
@@ -168,7 +162,7 @@ Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const 
 Tensor *tape_dropout(Tensor *x, const Attrs *attrs) {
     double p = attr_float(attrs, ATTR_dropout_p);
     Attrs sizes = attrs_default(OP_rand);
-    attr_set_dims(&sizes, ATTR_rand_sizes, sizes_of(x));
+    attr_set_dims(&sizes, ATTR_rand_sizes, size_list(x->rank, x->size));
     Tensor *drawn = apply(OP_rand, NULL, 0, &sizes), *keep = NULL, *scaled = NULL, *y = NULL;
     if (drawn)
         keep = apply(OP_ge, (cb_operand[]){cb_operand_tensor(drawn), cb_operand_float(p)}, 2, NULL);
@@ -445,7 +439,7 @@ static Tensor *seed(const GoingBack *back) {
     if (!tape_fits(back->what, &meta, given ? &own : NULL)) return NULL;
     if (given) return back->graph ? tensor_double(given) : tensor_alias(given);
     Attrs attrs = attrs_default(OP_full);
-    attr_set_dims(&attrs, ATTR_full_sizes, sizes_of(y));
+    attr_set_dims(&attrs, ATTR_full_sizes, size_list(y->rank, y->size));
     attr_set_number(&attrs, ATTR_full_value, cb_operand_int(1));
     attrs.word[ATTR_full_dtype] = y->dtype;
     return eager_apply(OP_full, NULL, 0, &attrs);

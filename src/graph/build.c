@@ -42,11 +42,9 @@ Node *node_number(Graph *graph, const char *op, cb_operand number, cb_dtype dtyp
 static Node *view_sizes(Graph *graph, Op op, int word, Node *node, int rank, const int64_t *size) {
     if (!node || node_has_sizes(node, rank, size)) return node;
     Meta meta = {.dtype = node->dtype, .rank = (uint8_t)rank};
-    cb_dim_list sizes = {rank, {0}};
     if (rank) memcpy(meta.size, size, sizeof *size * (size_t)rank);
-    memcpy(sizes.at, meta.size, sizeof sizes.at);
     Attrs attrs = {{0}};
-    attr_set_dims(&attrs, word, sizes);
+    attr_set_dims(&attrs, word, size_list(rank, size));
     return graph_intern(graph, op, &meta, &node, 1, &attrs);
 }
 

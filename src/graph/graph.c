@@ -183,6 +183,11 @@ bool graph_shifts(const Graph *graph, const Node *node) {
     return is && graph_is_argument(graph, node->input[node->input_count - 1]);
 }
 
+bool graph_views(const Graph *graph, const Node *node) {
+    bool shifts = node->op == OP_dynamic_slice && graph_shifts(graph, node);
+    return shifts || op_info(node->op)->kind == KIND_VIEW;
+}
+
 Node *graph_input(Graph *graph, const Meta *meta) {
     Attrs attrs = {{length(graph->input)}};
     Node *node = graph_intern(graph, OP_input, meta, NULL, 0, &attrs);

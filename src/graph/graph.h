@@ -105,6 +105,8 @@ Node *graph_input(Graph *graph, const Meta *meta);
 bool graph_is_argument(const Graph *graph, const Node *node);
 /* Whether it is a dynamic slice, or writes one, and an argument says where that begins. */
 bool graph_shifts(const Graph *graph, const Node *node);
+/* Whether it has no elements of its own: a view, or a dynamic slice that an argument begins. */
+bool graph_views(const Graph *graph, const Node *node);
 /* .f for floats, else .i. A constant of f16 or bf16 has the precision of f32, as whatever is
  * between two ops of one kernel. */
 Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value);

@@ -299,11 +299,9 @@ bool custom_results(const Meta *input, int input_count, const Attrs *attrs, Cust
 
 Attrs custom_part_attrs(const CustomResults *results, int k) {
     const Meta *meta = &results->meta[k];
-    cb_dim_list sizes = {meta->rank, {0}};
-    memcpy(sizes.at, meta->size, sizeof *meta->size * meta->rank);
     Attrs attrs = attrs_default(OP_custom_part);
     attrs.word[ATTR_custom_part_offset] = results->offset[k];
-    attr_set_dims(&attrs, ATTR_custom_part_sizes, sizes);
+    attr_set_dims(&attrs, ATTR_custom_part_sizes, size_list(meta->rank, meta->size));
     attrs.word[ATTR_custom_part_dtype] = meta->dtype;
     return attrs;
 }

@@ -62,6 +62,12 @@ cb_dim_list attr_dims(const Attrs *attrs, int word) {
     return dims;
 }
 
+cb_dim_list size_list(int rank, const int64_t *size) {
+    cb_dim_list list = {rank, {0}};
+    for (int d = 0; d < rank; d++) list.at[d] = size[d];
+    return list;
+}
+
 void attr_set_dims(Attrs *attrs, int word, cb_dim_list dims) {
     attrs->word[word] = dims.count;
     for (int i = 0; i < CB_MAX_RANK; i++)

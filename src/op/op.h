@@ -200,6 +200,7 @@ double attr_float(const Attrs *attrs, int word);
 void attr_set_float(Attrs *attrs, int word, double value);
 cb_dim_list attr_dims(const Attrs *attrs, int word);
 void attr_set_dims(Attrs *attrs, int word, cb_dim_list dims);
+cb_dim_list size_list(int rank, const int64_t *size); /* as sizes are given to reshape and expand */
 cb_float_list attr_floats(const Attrs *attrs, int word);
 void attr_set_floats(Attrs *attrs, int word, cb_float_list floats);
 

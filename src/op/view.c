@@ -191,9 +191,7 @@ bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *resu
 }
 
 static Op as_sizes(Op op, int word, const Meta *result, Attrs *out) {
-    cb_dim_list sizes = {result->rank, {0}};
-    memcpy(sizes.at, result->size, sizeof(int64_t) * result->rank);
-    attr_set_dims(out, word, sizes);
+    attr_set_dims(out, word, size_list(result->rank, result->size));
     return op;
 }
 

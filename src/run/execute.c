@@ -192,16 +192,19 @@ static bool run_kernels(const PlanRun *run, const Step *step) {
     return true;
 }
 
+/* Operand i of a task, where it begins in this call. */
+static char *task_operand(const PlanRun *run, const Step *step, int i) {
+    char *base = run->base[step->in[i]];
+    if (!step->shift) return base;
+    int64_t element = (int64_t)element_bytes(&run->plan->value[step->in[i]]);
+    return base + shift_of(run, step->shift[i]) * step->shift[i].element * element;
+}
+
 static bool run_task(const PlanRun *run, const Step *step) {
     int number = (int)(step - run->plan->step);
     const Work *work = &run->executable->work[number];
     Operands operands = kernel_operands(run, step->kernel);
-    for (int i = 0; i < step->in_count; i++) {
-        char *base = run->base[step->in[i]];
-        Shift shift = step->shift ? step->shift[i] : (Shift){.input = NO_INPUT};
-        int64_t element = (int64_t)element_bytes(&run->plan->value[step->in[i]]);
-        operands.in[i] = base + shift_of(run, shift) * shift.element * element;
-    }
+    for (int i = 0; i < step->in_count; i++) operands.in[i] = task_operand(run, step, i);
     operands.out = run->base[step->out];
     operands.packed = work_packed(work);
     if (device_is_host(run->executable->device)) return work_run(work, operands);

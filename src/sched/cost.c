@@ -10,7 +10,9 @@ static RegionWrite *writes_of(const Graph *graph, int mutation) {
     return region_writes(graph, graph->arena, graph->input[m->input], NULL, m->value);
 }
 
-/* Op by op a write to a part of an input is no op, but what it moves. */
+/* Op by op a write to a part of an input is no op, but what it moves: the nodes between the source
+ * of each write and its result are left out, down by what a view is of, and by what a scatter
+ * writes. */
 static bool *written_parts(const Graph *graph) {
     bool *part = arena_new_array(graph->arena, bool, length(graph->node) + 1);
     for (int i = 0; i < length(graph->mutation); i++) {

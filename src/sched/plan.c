@@ -54,11 +54,11 @@ static void add_checks(Schedule *s, const Group *group) {
 }
 
 static void shift_operand(Schedule *s, Step *step, Shift shift) {
-    Shift *all = arena_new_array(s->plan->arena, Shift, OP_MAX_INPUTS);
-    for (int i = 0; i < OP_MAX_INPUTS; i++) all[i].input = NO_INPUT;
-    if (step->shift) memcpy(all, step->shift, sizeof *all * OP_MAX_INPUTS);
-    all[step->in_count] = shift;
-    step->shift = all;
+    if (!step->shift) {
+        step->shift = arena_new_array(s->plan->arena, Shift, OP_MAX_INPUTS);
+        for (int i = 0; i < OP_MAX_INPUTS; i++) step->shift[i].input = NO_INPUT;
+    }
+    step->shift[step->in_count] = shift;
 }
 
 /* Element strides of an operand of a task, whose value the step reads next. */

@@ -36,7 +36,7 @@ typedef struct Step {
     StepKind kind;
     int in[OP_MAX_INPUTS], in_count;
     int out;    /* -1: none */
-    const Shift *shift; /* of STEP_TASK, by operand; NULL: of none */
+    Shift *shift; /* of STEP_TASK, by operand; NULL: of none */
     int kernel; /* of STEP_KERNEL itself; of a task its epilogue, or -1 */
     int *list;  /* vec: kernels that run at the same time, kernel the first; NULL: it is alone */
     union {

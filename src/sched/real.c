@@ -38,11 +38,6 @@ static void make_real(Schedule *s, const Node *node) {
     if (node->op != OP_input) s->real[node->id] = true;
 }
 
-static bool is_view(const Schedule *s, const Node *node) {
-    bool shifts = node->op == OP_dynamic_slice && graph_shifts(s->graph, node);
-    return shifts || op_info(node->op)->kind == KIND_VIEW;
-}
-
 /* What stands below the views. Every so many views one becomes real, whoever reads it: then all
  * that walks down to a base takes few steps. */
 static void find_bases(Schedule *s) {
@@ -52,7 +47,7 @@ static void find_bases(Schedule *s) {
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
         s->below[node->id] = node;
-        if (!is_view(s, node)) continue;
+        if (!graph_views(s->graph, node)) continue;
         views[node->id] = views[node->input[0]->id] + 1;
         if (views[node->id] < TREE_NODES) {
             s->below[node->id] = s->below[node->input[0]->id];

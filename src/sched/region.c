@@ -95,9 +95,7 @@ static bool undo_view(const Node *view, Region *region) {
         for (int i = 0; i < dims.count; i++) now.stride[dims.at[i]] = region->stride[i];
     } else {
         Attrs attrs = {{0}};
-        cb_dim_list sizes = {of->rank, {0}};
-        if (of->rank) memcpy(sizes.at, of->size, sizeof *of->size * of->rank);
-        attr_set_dims(&attrs, ATTR_reshape_sizes, sizes);
+        attr_set_dims(&attrs, ATTR_reshape_sizes, size_list(of->rank, of->size));
         Meta from = node_meta(view), to = node_meta(of);
         if (!view_strides(OP_reshape, &attrs, &from, &to, region->stride, region->offset,
                           now.stride, &now.offset))
@@ -121,16 +119,11 @@ static bool is_scatter(const Graph *graph, const Node *node) {
            (node->op == OP_dynamic_slice_scatter && graph_shifts(graph, node));
 }
 
-static bool is_view(const Graph *graph, const Node *node) {
-    bool shifts = node->op == OP_dynamic_slice && graph_shifts(graph, node);
-    return shifts || op_info(node->op)->kind == KIND_VIEW;
-}
-
 /* Where the elements of a node lie in what stands below its views. NULL: no strides say so. */
 static const Node *find_below(const Graph *graph, const Node *node, Region *region) {
     const Node *view[MOST_VIEWS];
     int count = 0;
-    for (; is_view(graph, node); node = node->input[0]) {
+    for (; graph_views(graph, node); node = node->input[0]) {
         if (count == MOST_VIEWS) return NULL;
         view[count++] = node;
     }

@@ -134,7 +134,7 @@ static cb_tensor *stores(cb_tensor *x) { return cb_sub(cb_tanh(x), cb_amax(x, 1,
 
 static void registers_decide_no_times(void **state) {
     (void)state;
-    if (!__builtin_cpu_supports("avx512f")) skip();
+    if (!__builtin_cpu_supports("avx512f")) skip_because("no AVX-512 here");
     cb_function_1 *const all[] = {sums, stores};
     cb_set_option("threads", "1");
     for (int i = 0; i < 2; i++) {
@@ -150,7 +150,7 @@ static void registers_decide_no_times(void **state) {
 #else
 static void registers_decide_no_times(void **state) {
     (void)state;
-    skip();
+    skip_because("x86-64 only");
 }
 #endif
 

@@ -1,0 +1,260 @@
+/* Segments that a call has left: what stays alive of them, and the values that wait.
+ *
+ * In: the call where a segment ends. Out: a LeftSegment with all that computing what lives needs,
+ * until nobody can ask for it any more. */
+#include "capture/functional.h"
+#include "capture/segment.h"
+
+#include "base/memory.h"
+#include "eager/tape.h"
+#include <string.h>
+
+/* ---- what was left --------------------------------------------------------------------------- */
+
+static void link_left(Call *call, LeftSegment *left) {
+    left->next = call->left;
+    if (call->left) call->left->previous = left;
+    call->left = left;
+}
+
+void left_free(Call *call, LeftSegment *left) {
+    if (left->previous)
+        left->previous->next = left->next;
+    else
+        call->left = left->next;
+    if (left->next) left->next->previous = left->previous;
+    for (int k = 0; k < left->shells; k++) {
+        Tensor *x = left->shell[k].x;
+        promise_forget(&left->shell[k], call->mode != CALL_IS_EAGER);
+        if (!x) continue;
+        x->trace = 0, x->value = NULL;
+        if (!x->storage) leaf_forget(x);
+    }
+    for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
+    record_free(left->recording);
+    memory_free(left->version);
+    memory_free(left->value);
+    memory_free(left);
+}
+
+/* The end of the call has nothing to do with it any more. */
+static bool is_over(const LeftSegment *left) {
+    return !left->alive && !left->recording && !left->missed && !left->leads;
+}
+
+static bool is_shell(const Call *call, int v) {
+    return call->value[v] && call->trace->value[v].kind == VALUE_IS_RESULT;
+}
+
+bool left_keeps(const Call *call, int v) {
+    return is_shell(call, v) &&
+           (call->recording || !call->value[v]->storage || call->trace->value[v].tracked);
+}
+
+static void take_shells(Call *call, LeftSegment *left) {
+    for (int v = 0; v < left->values; v++) {
+        if (!left_keeps(call, v)) continue;
+        LeftShell *shell = &left->shell[left->shells++];
+        *shell = (LeftShell){left, call->value[v], v, NULL};
+        shell->x->trace = call->left_serial;
+        shell->x->value = shell;
+        call->value[v] = NULL;
+    }
+    left->alive = left->shells;
+}
+
+/* The caller's tensors as views of our own. False: no memory. */
+static bool view_inputs(const Call *call, LeftSegment *left) {
+    for (int i = 0; i < call->input_count; i++) {
+        if (call_owns_input(call, i)) continue;
+        left->value[i] = cb_keep(tensor_double(call->value[i]));
+        if (!left->value[i]) return false;
+    }
+    return true;
+}
+
+/* What the call has views of already. */
+static void take_operands(Call *call, LeftSegment *left) {
+    for (int v = 0; v < left->values; v++) {
+        if (left->value[v] || call->trace->value[v].kind == VALUE_IS_RESULT) continue;
+        left->value[v] = call->value[v];
+        call->value[v] = NULL;
+    }
+    call->own_inputs = 0;
+}
+
+static void free_reserved(LeftSegment *left) {
+    for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
+    memory_free(left->value);
+    memory_free(left);
+}
+
+/* All that a segment of so many shells asks memory for. NULL: there is none. */
+static LeftSegment *reserve_left(const Call *call, int shells) {
+    int values = length(call->trace->value), arguments = call->trace->argument_count;
+    LeftSegment *left = memory_zalloc(sizeof *left + sizeof *left->shell * (size_t)shells);
+    Tensor **value = memory_zalloc(left_value_bytes(values, arguments));
+    if (!left || !value) {
+        memory_free(left), memory_free(value);
+        return NULL;
+    }
+    *left = (LeftSegment){.trace = call->trace,
+                          .entry = call->entry,
+                          .ambient = call->ambient,
+                          .value = value,
+                          .values = values,
+                          .input_count = call->input_count,
+                          .resumes = call->resumed};
+    if (view_inputs(call, left)) return left;
+    free_reserved(left);
+    return NULL;
+}
+
+bool segment_reserve(Call *call) {
+    const Trace *trace = call->trace;
+    int shells = 0, waiting;
+    for (int v = 0; v < length(trace->value); v++) shells += is_shell(call, v);
+    waiting = shells;
+    for (int k = 0; k < length(trace->escaped); k++)
+        waiting -= is_shell(call, trace->escaped[k]) && !trace->value[trace->escaped[k]].tracked;
+    if (waiting) call->reserved = reserve_left(call, shells);
+    return !waiting || call->reserved;
+}
+
+void segment_drop_reserved(Call *call) {
+    if (call->reserved) free_reserved(call->reserved);
+    call->reserved = NULL;
+}
+
+LeftSegment *left_new(Call *call, int shells) {
+    int arguments = call->trace->argument_count;
+    LeftSegment *left = call->reserved ? call->reserved : reserve_left(call, shells);
+    call->reserved = NULL;
+    if (!left) return NULL;
+    left->random = call->random; /* known when the entry has run */
+    link_left(call, left);
+    if (arguments)
+        memcpy(left_arguments(left), call->argument, sizeof(int64_t) * (size_t)arguments);
+    take_operands(call, left);
+    take_shells(call, left);
+    if (!promises_make(left)) call->lost = true;
+    return left;
+}
+
+/* ---- what waits ------------------------------------------------------------------------------ */
+
+void shell_adopt(Tensor *shell, Tensor *made) {
+    shell->storage = storage_retain(made->storage);
+    shell->offset = made->offset;
+    memcpy(shell->stride, made->stride, sizeof(int64_t) * made->rank);
+}
+
+static bool waits(const LeftSegment *left) {
+    for (int k = 0; k < left->shells; k++)
+        if (left->shell[k].x && !left->shell[k].x->storage) return true;
+    return false;
+}
+
+bool left_compute(LeftSegment *left, const Trace *part, RandomState *random) {
+    Tensor **real = memory_alloc(sizeof *real * (size_t)(left->values + 1));
+    if (!real) {
+        fail_memory(sizeof *real * (size_t)(left->values + 1));
+        return false;
+    }
+    memcpy(real, left->value, sizeof *real * (size_t)left->values);
+    Tracer *tracer = tracer_set(NULL);
+    RandomState *before = random_lend(random);
+    bool done = trace_run(part, length(part->op), left_arguments(left), real);
+    random_lend(before);
+    for (int k = 0; k < left->shells; k++) {
+        LeftShell *shell = &left->shell[k];
+        Tensor *made = real[shell->value];
+        if (!shell->x || !made) continue;
+        if (!shell->x->storage) shell_adopt(shell->x, made);
+        promise_take(shell, made);
+    }
+    for (int v = 0; v < left->values; v++)
+        if (left->trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(real[v]);
+    tracer_set(tracer);
+    memory_free(real);
+    return done;
+}
+
+/* What an op that failed was to give will not come: nobody waits for it, to fail again. */
+static bool compute_whole(LeftSegment *left, RandomState *random) {
+    if (left_compute(left, left->trace, random)) return true;
+    for (int k = 0; k < left->shells; k++) {
+        Tensor *x = left->shell[k].x;
+        if (!x || x->storage) continue;
+        promise_forget(&left->shell[k], false);
+        left->shell[k].x = NULL;
+        left->alive--;
+        x->trace = 0, x->value = NULL;
+        leaf_forget(x);
+    }
+    return false;
+}
+
+bool left_compute_first(LeftSegment *left) {
+    int draws = left->trace->draws;
+    RandomState own = left->random = random_take(draws);
+    bool done = compute_whole(left, &own);
+    random_return(own, left->random.offset + draws - own.offset); /* not taken by what failed */
+    return done;
+}
+
+static void compute_waiting(Call *call, LeftSegment *left) {
+    RandomState own = left->random;
+    if (waits(left) && !compute_whole(left, &own)) call->lost = true;
+}
+
+void segment_met(Call *call, Tensor *x) {
+    LeftShell *shell = x->value;
+    LeftSegment *left = shell->left, *leader = left->like ? left->like : left;
+    const Trace *trace = leader->trace;
+    bool known = !trace_computes(trace, shell->value) ||
+                 atomic_exchange(&trace->crosses[trace->value[shell->value].root], true);
+    if (!known && leader->entry) {
+        leader->missed = true;
+        call->due = leader;
+    }
+    if (!x->storage) compute_waiting(call, left);
+}
+
+void segment_lost(Call *call, Tensor *x) {
+    LeftShell *shell = x->value;
+    LeftSegment *left = shell->left;
+    promise_forget(shell, false);
+    shell->x = NULL;
+    left->alive--;
+    if (is_over(left)) left_free(call, left);
+}
+
+const void *segment_storage_of(const Tensor *x) {
+    const LeftShell *shell = x->value;
+    return value_storage(shell->left->trace, shell->left->value, shell->value);
+}
+
+void segment_compute_all(Call *call) {
+    for (LeftSegment *left = call->left; left; left = left->next) compute_waiting(call, left);
+}
+
+static bool reads(const LeftSegment *left, const Storage *storage) {
+    for (int v = 0; v < left->values; v++)
+        if (left->value[v] && left->value[v]->storage == storage) return true;
+    return false;
+}
+
+static void before_write(Call *call, const Storage *storage) {
+    for (LeftSegment *left = call->left; left; left = left->next)
+        if (reads(left, storage)) compute_waiting(call, left);
+}
+
+void segment_before_writes(Call *call, const Tensor *written) {
+    const Trace *trace = call->trace;
+    if (written && written->storage) before_write(call, written->storage);
+    for (int i = 0; call->left && !written && i < call->at; i++) {
+        int root = trace_written_by(trace, i);
+        if (root != NO_VALUE) before_write(call, call->value[root]->storage);
+    }
+}
