@@ -296,6 +296,8 @@ Tensor *seats_free(ThreadState *t, Tensor *x, int *count) {
     int freed_count = 0;
     for (Tensor *next; x && x->trace == serial && !x->storage; x = next, freed_count++) {
         next = x->next;
+        /* where the one behind is, when all are as far apart as these */
+        __builtin_prefetch((const void *)(2 * (uintptr_t)next - (uintptr_t)x), 1);
         death = remember(deaths, death, x, freed);
         take_seat(x, seat, value, freed);
     }

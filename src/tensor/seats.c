@@ -58,7 +58,7 @@ static __attribute__((noinline, cold)) Seats *change(ThreadState *t, Seats *seat
     if (full) seats_give_back(t);
     empty(t, seats);
     if (count_all(t) + count > MOST_SEATS) return NULL;
-    Tensor **slot = memory_zalloc(sizeof *slot * (size_t)count);
+    Tensor **slot = memory_zalloc(sizeof *slot * (size_t)(count + SEATS_AHEAD));
     if (!slot) return NULL;
     *seats = (Seats){.trace = trace, .slot = slot, .count = count, .taken = true};
     return seats;

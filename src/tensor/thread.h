@@ -37,7 +37,7 @@ enum { LAST_DEATHS = 4096 };
  * when the shell outlives the call: what fills it next is written as a whole. seats.c */
 typedef struct Seats {
     uint64_t trace; /* Trace.serial, 0: of none */
-    Tensor **slot;  /* by value; free ones */
+    Tensor **slot;  /* by value; free ones. SEATS_AHEAD more are NULL */
     int count;
     int refused; /* calls of other traces since */
     bool taken;  /* by a call */
@@ -138,6 +138,9 @@ static inline Tensor *slot_take(ThreadState *t) { /* there is one */
 }
 
 enum { SEATS_BITS = 3, MOST_SEATS = 4096 }; /* of the table by trace; slots of a thread */
+/* A replay fetches the seat that so many values later is taken: what a thousand ops write is more
+ * than the first cache has. */
+enum { SEATS_AHEAD = 3 };
 /* seats.c: those of the trace for a call, NULL: none; the call is over; all that no call has go
  * back to the free slots, false: there were none; all, as the thread ends. */
 Seats *seats_take(ThreadState *t, uint64_t trace, int count);
