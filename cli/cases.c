@@ -208,9 +208,12 @@ const BenchCase *case_find(const char *name) {
     for (int i = 0; i < case_count; i++) guess_try(&guess, cases[i].name);
     fprintf(stderr, "carbide: there is no case '%s'", name);
     guess_print(&guess, stderr);
-    fputs("\nthere are", stderr);
-    for (int i = 0; i < case_count; i++) fprintf(stderr, " %s", cases[i].name);
-    fputc('\n', stderr);
+    fputs("\nthere are ", stderr);
+    char names[1024] = "";
+    for (int i = 0, used = 0; i < case_count; i++)
+        used += snprintf(names + used, sizeof names - (size_t)used, "%s%s", i ? " " : "",
+                         cases[i].name);
+    screen_wrap(stderr, (int)strlen("there are "), 2, names);
     return NULL;
 }
 

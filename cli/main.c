@@ -73,6 +73,7 @@ static bool is_help(const char *word) { return !strcmp(word, "--help") || !strcm
 static void print_unknown(const char *name) {
     Guess guess = guess_begin(name);
     for (int i = 0; commands[i].name; i++) guess_try(&guess, commands[i].name);
+    guess_try(&guess, "help"), guess_try(&guess, "version");
     fprintf(stderr, "carbide: there is no command '%s'", name);
     guess_print(&guess, stderr);
     fputs("\n\n", stderr);

@@ -113,4 +113,6 @@ void put_byte_count(Buffer *out, int64_t bytes) {
         putf(out, "%.1f MB", (double)bytes / 1e6);
 }
 
+void put_ms(Buffer *out, double ms) { putf(out, "%.*f", MS_DIGITS(ms), ms); }
+
 const char *buffer_text(const Buffer *out) { return out->text ? out->text : ""; }

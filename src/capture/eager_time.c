@@ -113,8 +113,13 @@ bool entry_print_speed(const Entry *entry, const char *between, Buffer *out) {
     if (ms <= 0) return false;
     const Plan *plan = executable_plan(entry->executable);
     double least = report_least_ms(entry->executable, &compared);
-    putf(out, "%.3f ms at its best", ms);
-    if (eager > 0) putf(out, ", eager %.3f ms (%.1fx)", eager, eager / ms);
+    put_ms(out, ms);
+    put(out, " ms at its best");
+    if (eager > 0) {
+        put(out, ", eager ");
+        put_ms(out, eager);
+        putf(out, " ms (%.1fx)", eager / ms);
+    }
     putf(out, "%s%.1f GB/s", between, (double)plan->bytes / ms * 1e-6);
     if (plan->flops) putf(out, ", %.0f GFLOP/s", (double)plan->flops / ms * 1e-6);
     if (compared > 0) putf(out, ", %.0f%% of the roofline", 100 * least / compared);

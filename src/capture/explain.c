@@ -109,7 +109,9 @@ static void print_time(const Executable *executable, int number, Buffer *out) {
     if (ms <= 0) return;
     for (int i = 0; i < length(plan->step); i++) all += executable_step_ms(executable, i);
     int64_t flops = step_flops(&plan->step[number]);
-    putf(out, "      %.3f ms (%.1f%%), %.1f GB/s", ms, 100 * ms / all,
+    put(out, "      ");
+    put_ms(out, ms);
+    putf(out, " ms (%.1f%%), %.1f GB/s", 100 * ms / all,
          (double)step_bytes(plan, &plan->step[number]) / ms * 1e-6);
     if (flops) putf(out, ", %.0f GFLOP/s", (double)flops / ms * 1e-6);
     put(out, "\n");
@@ -127,7 +129,10 @@ static void print_steps(const Executable *executable, Buffer *out) {
         print_time(executable, i, out);
         ms += executable_step_ms(executable, i);
     }
-    if (ms > 0) putf(out, "    shortest times, in all: %.3f ms\n", ms);
+    if (ms <= 0) return;
+    put(out, "    shortest times, in all: ");
+    put_ms(out, ms);
+    put(out, " ms\n");
 }
 
 static void print_refusals(const Plan *plan, Buffer *out) {

@@ -45,10 +45,10 @@ void totals_add(Totals *totals, Function *function) {
 }
 
 /* "12.3 -> 4.5", where both are known of the same graphs. */
-static void put_ms(const Totals *totals, Buffer *out) {
+static void put_times(const Totals *totals, Buffer *out) {
     if (totals->timed && totals->timed_eager == totals->timed)
-        putf(out, "%.3f \u2192 ", totals->ms_eager);
-    if (totals->timed) putf(out, "%.3f", totals->ms);
+        put_ms(out, totals->ms_eager), put(out, " \u2192 ");
+    if (totals->timed) put_ms(out, totals->ms);
 }
 
 static void put_card(Buffer *out, const char *value, const char *what) {
@@ -82,7 +82,7 @@ void totals_print(const Totals *totals, Buffer *out) {
     put_card(out, buffer_text(&bytes), "moved, eager \u2192 compiled");
     if (totals->timed) {
         bytes = buffer_new(out->arena);
-        put_ms(totals, &bytes);
+        put_times(totals, &bytes);
         put_card(out, buffer_text(&bytes), "ms at best, eager \u2192 compiled");
     }
     if (totals->compared_ms > 0) {
@@ -123,7 +123,7 @@ void function_row(Function *function, Buffer *out) {
     put(out, " \u2192 ");
     put_byte_count(out, totals.bytes);
     put(out, "</td><td class=\"number\">");
-    put_ms(&totals, out);
+    put_times(&totals, out);
     put(out, "</td></tr>\n");
 }
 

@@ -146,7 +146,8 @@ static void put_totals(const Entry *entry, Buffer *out) {
 static void put_row(const StepRow *row, double all_ms, Buffer *out) {
     Buffer line = buffer_new(out->arena), bytes = buffer_new(out->arena);
     put_byte_count(&bytes, row->bytes);
-    if (row->ms > 0) putf(&line, " %9.3f %3.0f%%", row->ms, 100 * row->ms / all_ms);
+    if (row->ms > 0)
+        putf(&line, " %9.*f %3.0f%%", MS_DIGITS(row->ms), row->ms, 100 * row->ms / all_ms);
     putf(&line, " %10s ", buffer_text(&bytes));
     int column = (int)line.length;
     if (row->count > 1) putf(&line, "%d x ", row->count);
@@ -183,7 +184,7 @@ static void put_rows(const Entry *entry, int lines, Buffer *out) {
     put_count(out, steps, "more step");
     put(out, " of ");
     put_byte_count(out, bytes);
-    if (all_ms > 0) putf(out, " and %.3f ms", ms);
+    if (all_ms > 0) put(out, " and "), put_ms(out, ms), put(out, " ms");
     put(out, "\n");
 }
 

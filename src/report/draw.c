@@ -408,7 +408,7 @@ static void put_name(Drawing *d, const Box *box, const char *id) {
     double ms = executable_step_ms(d->executable, box->step);
     Buffer text = buffer_new(d->arena), numbers = buffer_new(d->arena);
     report_step(d->executable, box->step, &text);
-    if (ms > 0) putf(&numbers, "%.3f ms, ", ms);
+    if (ms > 0) put_ms(&numbers, ms), put(&numbers, " ms, ");
     put_byte_count(&numbers, step_bytes(d->plan, step));
     putf(d->out, "<a href=\"#%ss%d\"><g class=\"title %s\"><text class=\"name\" x=\"%d\" y=\"%d\">",
          id, box->step, step->kind == STEP_KERNEL ? "kernel" : "task", item->x + PADDING,

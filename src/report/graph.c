@@ -23,7 +23,9 @@ static void put_rates(const Executable *executable, int number, Roof roof, Buffe
     double ms = executable_step_ms(executable, number), all = report_ms(executable);
     int64_t flops = step_flops(&plan->step[number]);
     if (ms <= 0 || all <= 0) return;
-    putf(out, "<td class=\"number\">%.3f</td>", ms);
+    put(out, "<td class=\"number\">");
+    put_ms(out, ms);
+    put(out, "</td>");
     put_share(out, 100 * ms / all, "time");
     putf(out, "<td class=\"number\">%.1f</td>",
          (double)step_bytes(plan, &plan->step[number]) / ms * 1e-6);

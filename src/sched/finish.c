@@ -218,6 +218,14 @@ static void bind_buffers(Schedule *s, Kernel *kernel) {
 
 enum { NAME_OPS = 4, ORIGIN_OPS = 12 };
 
+/* What the user calls it: folds by what they fold with, scans by the op that is one. */
+static const char *name_of(const Expr *e) {
+    Op op = e->op == EX_reduce ? (Op)e->imm.i : e->op;
+    for (int i = 0; e->op == EX_scan && i < OP_COUNT; i++)
+        if (op_info(i)->kind == KIND_SCAN && op_info(i)->scan_of == e->imm.i) op = i;
+    return op_info(op)->name;
+}
+
 /* The ops of an expression in computing order: k3_exp_sum_div. */
 static void name_kernel(Schedule *s, Kernel *kernel) {
     Buffer name = buffer_new(s->arena), origin = buffer_new(s->arena);
@@ -228,9 +236,8 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
         if (!live[i]) continue;
-        bool fold = e->op == EX_reduce || e->op == EX_scan;
         if (index_is_arithmetic(e) || e->op == OP_constant || e->op == EX_load) continue;
-        const char *op = op_info(fold ? e->imm.i : e->op)->name;
+        const char *op = name_of(e);
         if (strcmp(op, last) == 0) continue;
         if (count < NAME_OPS) putf(&name, "_%s", op);
         if (count < ORIGIN_OPS) putf(&origin, "%s%s", count ? ", " : "", op);

@@ -20,6 +20,7 @@ refused() {
 refused 2 "bench"                        # no command: the help
 refused 2 "no command 'bnch'"            bnch
 refused 2 "did you mean 'bench'?"        bnch
+refused 2 "did you mean 'help'?"         hlep
 refused 2 "no case 'gleu'"               bench gleu
 refused 2 "did you mean 'gelu'?"         bench gleu
 refused 2 "did you mean 'threads'?"      bench gelu --thread 2
