@@ -38,7 +38,7 @@ typedef struct List {
     int64_t bytes;
 } List;
 
-enum { MOST_NAME = 40 };
+enum { MOST_NAME = 36 }; /* a row has 80 columns */
 
 /* A name as kernels have them, k0_exp_sum, at this place; its length, 0: none. */
 static size_t kernel_name(const char *at, const char *end) {
