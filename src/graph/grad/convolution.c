@@ -5,6 +5,7 @@
  *     to weight:  g as [O, N * oh * ow] @ the windows of x as [N * oh * ow, kh * kw * I]
  *     or:         convolution(x as [I / groups, groups * N, h, w], g as [O, N, ...]), strides and
  *                 dilations exchanged, cut to the kernel
+ *     depthwise:  for each tap of the kernel the sum of g times what it meets of x
  *
  * The product stores the windows, kh * kw / stride^2 times as much as x; so it is for kernels that
  * are not large, without groups. The exchanged convolution stores nothing and has few positions, of
@@ -100,6 +101,59 @@ static Node *to_weight_by_product(const GradConvolution *c) {
     return y ? call_permute(graph, node_reshape(graph, y, n + 2, size), back) : NULL;
 }
 
+/* ---- to the weight, by sums ------------------------------------------------------------------ */
+
+/* By taps one kernel reads x and g once, with a sum for each of them. */
+enum { MOST_TAPS = 32 };
+
+/* Each channel by itself: a product or a convolution would have tiles of one channel. */
+static bool is_depthwise(const GradConvolution *c) {
+    return c->groups > 1 && c->weight->size[1] == 1 && c->weight->size[0] == c->groups &&
+           2 * c->n + 2 <= CB_MAX_RANK;
+}
+
+/* Of the windows of x, as wide as the kernel. */
+static Node *window_sums(const GradConvolution *c, Node *x) {
+    int64_t size[CB_MAX_RANK] = {c->g->size[0], c->groups};
+    cb_dim_list dims = {c->n + 1, {0}};
+    for (int i = 0; i < c->n; i++) {
+        x = call_window(c->graph, x, 2 + i, c->weight->size[2 + i], c->stride.at[i],
+                        c->dilation.at[i]);
+        size[2 + i] = c->g->size[2 + i];
+        size[2 + c->n + i] = 1;
+        dims.at[1 + i] = 2 + i;
+    }
+    Node *g = node_reshape(c->graph, c->g, 2 * c->n + 2, size);
+    return call_reduce(c->graph, OP_sum, call2(c->graph, OP_mul, x, g), dims, false);
+}
+
+/* Of one position of the kernel: what it meets of x beside each element of g. */
+static Node *tap_sum(const GradConvolution *c, Node *x, int64_t tap) {
+    cb_dim_list dims = {c->n + 1, {0}};
+    for (int i = c->n - 1; i >= 0; tap /= c->weight->size[2 + i], i--) {
+        int64_t first = tap % c->weight->size[2 + i] * c->dilation.at[i];
+        int64_t last = first + (c->g->size[2 + i] - 1) * c->stride.at[i];
+        Attrs attrs = {{0}};
+        attrs.word[ATTR_slice_dim] = 2 + i;
+        attrs.word[ATTR_slice_start] = first;
+        attrs.word[ATTR_slice_end] = last + 1;
+        attrs.word[ATTR_slice_step] = c->stride.at[i];
+        x = graph_op(c->graph, OP_slice, &x, 1, &attrs, NULL);
+        dims.at[1 + i] = 2 + i;
+    }
+    Node *sum = call_reduce(c->graph, OP_sum, call2(c->graph, OP_mul, x, c->g), dims, false);
+    return node_reshape(c->graph, sum, 2, (int64_t[]){c->groups, 1});
+}
+
+static Node *to_weight_by_sums(const GradConvolution *c) {
+    Node *x = call_pad(c->graph, c->x, c->n, c->padding.at, c->padding.at, cb_operand_int(0));
+    int64_t taps = node_numel(c->weight) / c->groups;
+    Node *y = taps > MOST_TAPS ? window_sums(c, x) : tap_sum(c, x, 0);
+    for (int64_t tap = 1; tap < taps && taps <= MOST_TAPS; tap++)
+        y = call_concat(c->graph, y, tap_sum(c, x, tap), 1);
+    return node_reshape(c->graph, y, c->weight->rank, c->weight->size);
+}
+
 /* ---- to the weight, by a convolution --------------------------------------------------------- */
 
 static Node *to_weight(const GradConvolution *c) {
@@ -146,7 +200,10 @@ void grad_convolution(const GradCall *call) {
     for (int k = 0; k < 2; k++) {
         if (!call->wanted[k]) continue;
         bool product = k && c.groups == 1 && windows_are_few(&c);
-        Node *to = product ? to_weight_by_product(&c) : k ? to_weight(&c) : to_data(&c);
+        Node *to = product                 ? to_weight_by_product(&c)
+                   : k && is_depthwise(&c) ? to_weight_by_sums(&c)
+                   : k                     ? to_weight(&c)
+                                           : to_data(&c);
         call->result[k] = to && last ? channels_moved(graph, to, false) : to;
     }
 }
