@@ -11,6 +11,7 @@
  * computed on the way, its result among them, are computed again. */
 #include "base/map.h"
 #include "base/memory.h"
+#include "eager/anomaly.h"
 #include "eager/apply.h"
 #include "eager/eager.h"
 #include "eager/tape_node.h"
@@ -334,6 +335,8 @@ static bool step(TapeWalk *walk, const TapeVisit *visit) {
         if (!node->producer[i]) continue;
         TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
         Tensor *to = output[outputs++];
+        if (anomaly_wanted() && !anomaly_free_gradient(to, g, node->op, node->site, i))
+            return false;
         if (producer->wanted && !add(walk, producer, to)) return false;
     }
     return true;

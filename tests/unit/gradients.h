@@ -85,6 +85,10 @@ static const GradientRow gradient_rows[] = {
      "convolution(x, w, stride=[2, 1], padding=[1, 2], dilation=[1, 2])", SIGNED},
     {OP_convolution, "x: f64[2, 2, 36], w: f64[2, 2, 34]", /* as many windows are not stored */
      "convolution(x, w, stride=[1], padding=[1], dilation=[1])", SIGNED},
+    {OP_convolution, "x: f64[2, 3, 6, 7], w: f64[3, 1, 3, 2]", /* depthwise: a sum for each tap */
+     "convolution(x, w, stride=[2, 1], padding=[1, 0], dilation=[1, 2], groups=3)", SIGNED},
+    {OP_convolution, "x: f64[2, 2, 40], w: f64[2, 1, 33]", /* of windows: taps are too many */
+     "convolution(x, w, stride=[2], padding=[1], dilation=[1], groups=2)", SIGNED},
     {OP_convolution, "x: f64[2, 6, 5, 3], w: f64[4, 3, 3, 3]",
      "convolution(x, w, stride=2, padding=1, channels_last=true)", SIGNED},
     {OP_repeat, "x: f64[3, 2]", "repeat(x, [2, 1, 3])", SIGNED},

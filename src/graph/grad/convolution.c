@@ -66,22 +66,33 @@ static bool windows_are_few(const GradConvolution *c) {
     return copies <= (c->graph->single ? MOST_COPIES_IN_EAGER : MOST_COPIES);
 }
 
+static Node *padded(const GradConvolution *c) {
+    return call_pad(c->graph, c->x, c->n, c->padding.at, c->padding.at, cb_operand_int(0));
+}
+
+/* x as [N, I, out spatial, kernel]. */
+static Node *windows(const GradConvolution *c) {
+    Node *x = padded(c);
+    for (int i = 0; i < c->n; i++)
+        x = call_window(c->graph, x, 2 + i, c->weight->size[2 + i], c->stride.at[i],
+                        c->dilation.at[i]);
+    return x;
+}
+
 /* x: [N, I, spatial] as [N, out spatial, kernel, I], in rows of the last two. */
 static Node *window_rows(const GradConvolution *c) {
     int n = c->n;
     int64_t columns = c->x->size[1], rows = c->x->size[0];
     cb_dim_list order = {2 * n + 2, {0}};
-    Node *x = call_pad(c->graph, c->x, n, c->padding.at, c->padding.at, cb_operand_int(0));
     for (int i = 0; i < n; i++) {
-        x = call_window(c->graph, x, 2 + i, c->weight->size[2 + i], c->stride.at[i],
-                        c->dilation.at[i]);
         order.at[1 + i] = 2 + i;
         order.at[1 + n + i] = 2 + n + i;
         columns *= c->weight->size[2 + i];
         rows *= c->g->size[2 + i];
     }
     order.at[2 * n + 1] = 1;
-    return node_reshape(c->graph, call_permute(c->graph, x, order), 2, (int64_t[]){rows, columns});
+    return node_reshape(c->graph, call_permute(c->graph, windows(c), order), 2,
+                        (int64_t[]){rows, columns});
 }
 
 static Node *to_weight_by_product(const GradConvolution *c) {
@@ -112,19 +123,16 @@ static bool is_depthwise(const GradConvolution *c) {
            2 * c->n + 2 <= CB_MAX_RANK;
 }
 
-/* Of the windows of x, as wide as the kernel. */
-static Node *window_sums(const GradConvolution *c, Node *x) {
+static Node *window_sums(const GradConvolution *c) {
     int64_t size[CB_MAX_RANK] = {c->g->size[0], c->groups};
     cb_dim_list dims = {c->n + 1, {0}};
     for (int i = 0; i < c->n; i++) {
-        x = call_window(c->graph, x, 2 + i, c->weight->size[2 + i], c->stride.at[i],
-                        c->dilation.at[i]);
         size[2 + i] = c->g->size[2 + i];
         size[2 + c->n + i] = 1;
         dims.at[1 + i] = 2 + i;
     }
     Node *g = node_reshape(c->graph, c->g, 2 * c->n + 2, size);
-    return call_reduce(c->graph, OP_sum, call2(c->graph, OP_mul, x, g), dims, false);
+    return call_reduce(c->graph, OP_sum, call2(c->graph, OP_mul, windows(c), g), dims, false);
 }
 
 /* Of one position of the kernel: what it meets of x beside each element of g. */
@@ -145,12 +153,15 @@ static Node *tap_sum(const GradConvolution *c, Node *x, int64_t tap) {
     return node_reshape(c->graph, sum, 2, (int64_t[]){c->groups, 1});
 }
 
+static Node *tap_sums(const GradConvolution *c, int64_t taps) {
+    Node *x = padded(c), *y = tap_sum(c, x, 0);
+    for (int64_t tap = 1; tap < taps; tap++) y = call_concat(c->graph, y, tap_sum(c, x, tap), 1);
+    return y;
+}
+
 static Node *to_weight_by_sums(const GradConvolution *c) {
-    Node *x = call_pad(c->graph, c->x, c->n, c->padding.at, c->padding.at, cb_operand_int(0));
     int64_t taps = node_numel(c->weight) / c->groups;
-    Node *y = taps > MOST_TAPS ? window_sums(c, x) : tap_sum(c, x, 0);
-    for (int64_t tap = 1; tap < taps && taps <= MOST_TAPS; tap++)
-        y = call_concat(c->graph, y, tap_sum(c, x, tap), 1);
+    Node *y = taps > MOST_TAPS ? window_sums(c) : tap_sums(c, taps);
     return node_reshape(c->graph, y, c->weight->rank, c->weight->size);
 }
 
