@@ -181,6 +181,24 @@ static void test_rows_as_lanes(void **state) {
     arena_free(arena);
 }
 
+#define COLUMNS(name, load)                                                                        \
+    "kernel " name "(outer a0:100) tile split 1 { b0: in f32[102400] b1: out f32[100]"             \
+    " t0 = f32 load b0[(a0*1024)] t1 = f32 load b0[" load "] t2 = f32 mul t0, t1"                  \
+    " store b1[a0] = t2 }"
+
+/* Columns of rows that lie a power of two apart are gathered, where there are several: gcc would
+ * read the rows. */
+static void test_columns(void **state) {
+    (void)state;
+    static const char *const text[] = {COLUMNS("two", "((a0*1024)+7)"), COLUMNS("one", "a0")};
+    check_all(text, 2);
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(occurrences(source(arena, text[i]), "[l * by1024]"), i ? 0 : 2);
+    arena_free(arena);
+}
+
 /* cb_stack of what a loop made: where(a0 < 32, x[a0], where(a0 < 64, ...)), or the same by rows. */
 static const char *many_pieces(Arena *arena, const char *name, const char *axes, int step) {
     Buffer text = buffer_new(arena);
@@ -295,6 +313,7 @@ int main(void) {
         cmocka_unit_test(test_many_pieces),
         cmocka_unit_test(test_arrays_of_bools),
         cmocka_unit_test(test_pieces_of_two_axes),
+        cmocka_unit_test(test_columns),
         cmocka_unit_test(test_rows_as_lanes),
         cmocka_unit_test(test_stack_of_points),
         cmocka_unit_test(test_stack_of_pieces),

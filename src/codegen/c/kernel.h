@@ -35,6 +35,7 @@ struct CKernel {
     int64_t row_stride;    /* ARRAY: lanes between two inner points of a kept row */
     const char *slot_item; /* of a split kernel: outer point of l = 0 */
     int inner_count, reduce_count, store_count;
+    int64_t hidden;    /* powers of two that strides of lanes are, and the compiler does not see */
     int64_t lanes;     /* of a block; ROW: of a block of the row, 0 when it is not cut */
     int64_t out_lanes; /* size of the arrays that streams go through */
     int64_t strip;     /* ROW: runs of lanes go by so many at a time; 0: they are shorter */

@@ -23,15 +23,9 @@ Phrase c_axis(Emit *e, int axis, bool narrow) {
     return text_of(narrow ? TEXT_CAST : TEXT_ADD, sum);
 }
 
-/* gcc reads lanes that lie a power of two apart, up to a vector of them, as whole vectors of which
- * it picks one element each: eight times the work. Of a number that it does not know it gathers. */
-static bool hides_stride(const CKernel *c, int64_t stride) {
-    bool whole = stride == 4 || stride == 8 || stride == 16;
-    return c->shape == SHAPE_ARRAY && !c->flat && whole && !stride_varies(c->e.kernel, stride);
-}
-
 static const char *lane_times(CKernel *c, int64_t stride) {
-    if (hides_stride(c, stride)) return arena_format(c->e.arena, "l * by%lld", (long long)stride);
+    if (!c->flat && c->hidden & stride && !(stride & (stride - 1)))
+        return arena_format(c->e.arena, "l * by%lld", (long long)stride);
     return arena_format(c->e.arena, "l * %s", emit_long(&c->e, stride));
 }
 
@@ -138,21 +132,39 @@ bool c_gathers_rows(Kernel *kernel, bool folds, int64_t point_cost) {
     return false;
 }
 
-static bool steps_by(const CKernel *c, int64_t stride) {
+/* gcc reads several loads whose lanes lie the same power of two apart as all that lies between, of
+ * which it picks the elements: of columns of 1,024 thousands of instructions. Where a group is a
+ * few vectors that pays, unless an ARRAY's loads are of one point each. Of a number that it does
+ * not know it gathers. */
+static bool hides_stride(const CKernel *c, int64_t stride, int together) {
+    if (!together || stride_varies(c->e.kernel, stride)) return false;
+    return stride <= 16 ? c->shape == SHAPE_ARRAY : together > 1;
+}
+
+/* Most loads, or stores, with this stride of one buffer. */
+static int count_together(const CKernel *c, int64_t stride) {
     const Emit *e = &c->e;
+    const Kernel *kernel = e->kernel;
+    int most = 0, buffers = length(kernel->buffer);
+    int *count = arena_new_array(e->arena, int, 2 * buffers + 1);
     for (int id = 0; id < e->count; id++) {
-        bool loads = e->kernel->expr[id]->op == EX_load && e->info.expr[id].users;
-        if (loads && e->load[id].linear && e->load[id].stride == stride) return true;
+        bool loads = kernel->expr[id]->op == EX_load && e->info.expr[id].users;
+        if (loads && e->load[id].linear && e->load[id].stride == stride)
+            count[kernel->expr[id]->imm.i]++;
     }
     for (int s = 0; s < c->store_count; s++)
-        if (e->store[s].linear && e->store[s].stride == stride) return true;
-    return false;
+        if (e->store[s].linear && e->store[s].stride == stride)
+            count[buffers + kernel->store[s].buffer]++;
+    for (int b = 0; b < 2 * buffers; b++)
+        if (count[b] > most) most = count[b];
+    return most;
 }
 
 void c_declare_strides(CKernel *c) {
-    for (int stride = 4; stride <= 16; stride *= 2) {
-        if (!hides_stride(c, stride) || !steps_by(c, stride)) continue;
-        emit_line(&c->e, "int64_t by%d = %d;", stride, stride);
-        emit_line(&c->e, "__asm__(\"\" : \"+r\"(by%d));", stride);
+    for (int64_t stride = 4; stride <= INT64_C(1) << 40; stride *= 2) {
+        if (!hides_stride(c, stride, count_together(c, stride))) continue;
+        c->hidden |= stride;
+        emit_line(&c->e, "int64_t by%lld = %lld;", (long long)stride, (long long)stride);
+        emit_line(&c->e, "__asm__(\"\" : \"+r\"(by%lld));", (long long)stride);
     }
 }
