@@ -9,6 +9,7 @@
  * it. */
 #include "graph/node.h"
 #include "graph/text.h"
+#include "op/custom.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -54,12 +55,14 @@ __attribute__((format(printf, 3, 4))) static bool broken(const Check *c, const N
 
 static bool inputs_fine(const Check *c, const Node *node) {
     const OpInfo *info = op_info(node->op);
-    bool leaf = node->op == OP_input || node->op == OP_constant;
-    if (node->input_count != (leaf ? 0 : info->arity))
+    bool leaf = node->op == OP_input || node->op == OP_constant, own = node->op == OP_custom;
+    int most = leaf ? 0 : own ? custom_of(node->attrs)->inputs : info->arity;
+    if (own ? node->input_count > most : node->input_count != most)
         return broken(c, node, "it has %d inputs", node->input_count);
     for (int i = 0; i < node->input_count; i++) {
         const Node *input = node->input[i];
-        if (!input && info->kind != KIND_COMPOSITE) return broken(c, node, "input %d is absent", i);
+        if (!input && !own && info->kind != KIND_COMPOSITE)
+            return broken(c, node, "input %d is absent", i);
         if (!input) continue;
         if (!belongs(c->graph, input)) return broken(c, node, "input %d is of another graph", i);
         if (input->id >= node->id) return broken(c, node, "input %d comes later", i);

@@ -463,6 +463,7 @@ static void reasons_name_the_operation(void **state) {
 }
 
 int main(void) {
+    cb_set_option("verify", "1");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(pure, begin, end),
         cmocka_unit_test_setup_teardown(equal_calls_are_one, begin, end),

@@ -237,6 +237,7 @@ static void refusals(void **state) {
 }
 
 int main(void) {
+    cb_set_option("verify", "1");
     const struct CMUnitTest tests[] = {TEST(on_the_tape), TEST(several_inputs),
                                        TEST(of_higher_order), TEST(compiled), TEST(refusals)};
     return cmocka_run_group_tests_name("custom_gradient", tests, NULL, NULL);
