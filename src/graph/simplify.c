@@ -39,9 +39,44 @@ static Node *simplify_permute(Graph *graph, Node *node) {
     return node_reshape(graph, x, node->rank, node->size);
 }
 
+/* Last element of count ones, step apart. */
+static int64_t last_of(int64_t first, int64_t count, int64_t step) {
+    return first + (count - 1) * step;
+}
+
+const Node *node_past_writes(const Node *x, int64_t dim, int64_t first, int64_t last) {
+    for (; x->op == OP_slice_scatter; x = x->input[0]) {
+        const int64_t *write = x->attrs->word;
+        int64_t start = write[ATTR_slice_scatter_start], count = x->input[1]->size[dim];
+        int64_t end = last_of(start, count, write[ATTR_slice_scatter_step]);
+        if (write[ATTR_slice_scatter_dim] != dim || (first <= end && start <= last)) return x;
+    }
+    return x;
+}
+
+/* A slice of what was written beside it is one of what stood there before; of what was written, one
+ * of that: rows that are written one by one, each from others, ask nobody who wrote them. */
+static Node *slice_past_writes(Graph *graph, Node *node) {
+    Attrs attrs = *node->attrs;
+    int64_t *word = attrs.word, dim = word[ATTR_slice_dim], first = word[ATTR_slice_start];
+    int64_t last = last_of(first, node->size[dim], word[ATTR_slice_step]);
+    Node *x = (Node *)node_past_writes(node->input[0], dim, first, last);
+    const int64_t *write = x->attrs->word;
+    bool within = x->op == OP_slice_scatter && write[ATTR_slice_scatter_dim] == dim &&
+                  write[ATTR_slice_scatter_step] == 1 && write[ATTR_slice_scatter_start] <= first &&
+                  last < write[ATTR_slice_scatter_start] + x->input[1]->size[dim];
+    if (within) {
+        word[ATTR_slice_start] -= write[ATTR_slice_scatter_start];
+        word[ATTR_slice_end] -= write[ATTR_slice_scatter_start];
+        x = x->input[1];
+    }
+    return x == node->input[0] ? node : graph_op(graph, OP_slice, &x, 1, &attrs, NULL);
+}
+
 static Node *simplify_slice(Graph *graph, Node *node) {
     Node *x = node->input[0];
     const int64_t *outer = node->attrs->word;
+    if (x->op == OP_slice_scatter && node_numel(node)) return slice_past_writes(graph, node);
     if (x->op != OP_slice || x->attrs->word[ATTR_slice_dim] != outer[ATTR_slice_dim]) return node;
     const int64_t *inner = x->attrs->word;
     int64_t count = node->size[outer[ATTR_slice_dim]];

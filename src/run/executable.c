@@ -232,6 +232,7 @@ static int *count_readers(const Plan *plan) {
             for (int i = 0; i < length(buffer); i++) readers[buffer[i].value]++;
         }
     }
+    for (int i = 0; i < length(plan->output); i++) readers[plan->output[i].value]++;
     return readers;
 }
 

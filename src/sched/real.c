@@ -293,6 +293,30 @@ static void mark_epilogues(Schedule *s, bool *after_product, const Node *node) {
     }
 }
 
+/* ---- writes to parts ------------------------------------------------------------------------- */
+
+/* Which of those is read as a whole, below views, by anything but the next write. The others are
+ * never computed, however many there are in a row: only what is written is. */
+static bool *find_read(const Schedule *s) {
+    const Graph *graph = s->graph;
+    bool *read = arena_new_array(s->arena, bool, length(graph->node) + 1);
+    for (int i = 0; i < length(s->order); i++) {
+        const Node *node = s->order[i];
+        bool writes = s->scatters[node->id], views = graph_views(graph, node);
+        for (int k = writes; k < node->input_count && !views; k++)
+            if (node->input[k]) read[s->below[node->input[k]->id]->id] = true;
+    }
+    for (int i = 0; i < length(graph->output); i++) read[s->below[graph->output[i]->id]->id] = true;
+    return read;
+}
+
+/* So many writes below one that is read would all be asked who wrote each element: some of them
+ * become real. */
+static void cut_writes(Schedule *s, const Node *node) {
+    for (int count = 0; s->scatters[node->id]; node = s->below[node->input[0]->id])
+        if (++count % TREE_NODES == 0) make_real(s, node);
+}
+
 /* Without fusion every node but views, literals and what they stand for is a step. In memory a
  * number that is not to be rounded would be. */
 static bool is_step(const Node *node) {
@@ -310,6 +334,7 @@ void mark_real(Schedule *s) {
     mark_checks(s);
     for (int i = 0; i < length(graph->output); i++) make_real(s, output_base(graph->output[i]));
     find_regions(s);
+    const bool *read = find_read(s);
     for (int i = 0; i < length(graph->mutation); i++)
         for (int k = 0; k < mutation_count(s, i); k++)
             make_real(s, output_base(mutation_value(s, i, k)));
@@ -322,7 +347,9 @@ void mark_real(Schedule *s) {
         Tree t = tree[node->id] = tree_of(s, tree, node);
         bool shared = users[node->id] > 1 && (t.cost > SHARED_COST || t.loads > SHARED_LOADS);
         shared &= !s->scatters[node->id]; /* which is as large as all of the input */
-        if (shared || t.nodes > TREE_NODES) make_base_real(s, node);
+        bool writes = s->scatters[node->id], large = t.nodes > TREE_NODES;
+        if (large && writes && read[node->id]) cut_writes(s, node);
+        if (shared || (large && (!writes || read[node->id]))) make_base_real(s, node);
         if (s->real[s->below[node->id]->id]) tree[node->id] = (Tree){.loads = 1, .nodes = 1};
     }
     settle_strided(s);

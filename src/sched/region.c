@@ -20,8 +20,8 @@
 #include <string.h>
 
 enum {
-    MOST_WRITES = 256, /* each is a copy of its own, and an output of the plan */
-    MOST_VIEWS = 16    /* between a part and what it is a part of */
+    MOST_WRITES = 2048, /* each is a copy of its own, and an output of the plan */
+    MOST_VIEWS = 16     /* between a part and what it is a part of */
 };
 
 static Region whole_of(const Node *node, const int64_t *stride) {
@@ -133,10 +133,20 @@ static const Node *find_below(const Graph *graph, const Node *node, Region *regi
     return node;
 }
 
+/* What a scatter writes to, without writes beside its own: slices of it are of that. */
+static const Node *before_writes(const Node *scatter) {
+    const int64_t *word = scatter->attrs->word;
+    if (scatter->op != OP_slice_scatter) return scatter->input[0];
+    int64_t dim = word[ATTR_slice_scatter_dim], first = word[ATTR_slice_scatter_start];
+    int64_t count = scatter->input[1]->size[dim];
+    int64_t last = first + (count - 1) * word[ATTR_slice_scatter_step];
+    return node_past_writes(scatter->input[0], dim, first, last);
+}
+
 /* Whether the inner scatter, in what the outer one writes, is over what was there before. */
 static bool is_over_part(const Graph *graph, const Node *inner, const Node *outer) {
     Region there, is;
-    const Node *below = find_below(graph, outer->input[0], &there), *node = outer->input[1];
+    const Node *below = find_below(graph, before_writes(outer), &there), *node = outer->input[1];
     return below && narrow_to_part(outer, &there) && undo_views(&node, &there) && node == inner &&
            find_below(graph, inner->input[0], &is) == below && same_region(&is, &there);
 }

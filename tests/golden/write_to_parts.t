@@ -11,7 +11,7 @@ graph(k: f32[4096, 64], v: f32[64], w: f32[2, 32]) {
 --- plan
   k0_copy(v0, v1)
   k1_mul(v2, v3)
-  k2_ge_lt_logical_and_eq(v3, v1, v4, v5)
+  k2_ge_lt_logical_and_eq(v3, v4, v1, v5)
   return v5 f32[]
   mutate v1 f32[1, 64] -> input 0 at 320 by [64, 1]
   mutate v3 f32[2, 32] -> input 0 at 6401 by [128, 2]

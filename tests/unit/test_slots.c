@@ -160,6 +160,65 @@ static void many_slots_are_regions(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *scatters_rows(cb_tensor *x) {
+    for (int i = 0; i < 300; i++) cb_assign(cb_select(x, 0, 7 * i), cb_select(x, 0, 9000 + i));
+    return cb_sum(cb_select(x, 0, 9000));
+}
+
+/* Writes in a row are never computed, however long the row is. */
+static void hundreds_of_slots_are_regions(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(scatters_rows, VM);
+    cb_tensor *x = cb_rand(cb_dims(10000, WIDTH)), *own = cb_clone(x);
+    cb_tensor *expected = scatters_rows(own);
+    expect_tensor(cb_call(fast, x), expected, 1e-4, 1e-4);
+    expect_tensor(x, own, 0, 0);
+    assert_true(cb_stats(fast).bytes < 1 << 20);
+    cb_function_free(fast);
+}
+
+static cb_tensor *writes_constants(cb_tensor *x) {
+    const float value[] = {1, 2, 3, 4};
+    cb_assign(cb_slice(cb_slice(x, 0, 0, 2), 1, 1, 3), cb_from_data(value, CB_F32, cb_dims(2, 2)));
+    cb_fill_(cb_select(x, 0, 2), 7);
+    return cb_ones(3);
+}
+
+/* Nothing but the write reads them. */
+static void constants_are_written(void **state) {
+    (void)state;
+    const char *const options[] = {"backend=vm", "backend=vm,fullgraph=1", ""};
+    for (int i = 0; i < 3; i++) {
+        cb_function *fast = cb_compile(writes_constants, options[i]);
+        for (int call = 0; call < 2; call++) {
+            cb_tensor *x = cb_rand(cb_dims(3, 4)), *own = cb_clone(x);
+            writes_constants(own);
+            assert_non_null(cb_call(fast, x));
+            expect_tensor(x, own, 0, 0);
+        }
+        cb_function_free(fast);
+    }
+}
+
+static cb_tensor *reads_all(cb_tensor *x) {
+    for (int i = 0; i < 150; i++) cb_fill_(cb_select(x, 0, 3 * i), 0.25 * i);
+    return cb_mul(x, 2.0);
+}
+
+/* Who reads all of them asks few at once. */
+static void what_many_slots_give_is_read(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(reads_all, "fullgraph=1,backend=vm");
+    for (int call = 0; call < 2; call++) {
+        cb_tensor *x = cb_rand(cb_dims(500, 8)), *own = cb_clone(x);
+        cb_tensor *expected = reads_all(own), *y = cb_call(fast, x);
+        expect_tensor(y, expected, 0, 0);
+        expect_tensor(x, own, 0, 0);
+    }
+    assert_in_range(cb_stats(fast).kernels, 3, 153);
+    cb_function_free(fast);
+}
+
 static cb_tensor *fills(cb_tensor *x) {
     cb_fill_(cb_select(x, 0, 3), 1.5);
     return cb_sum(x);
@@ -277,6 +336,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(small_ones_and_fullgraph_are_not, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(gradients_go_over_it, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(many_slots_are_regions, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(hundreds_of_slots_are_regions, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(what_many_slots_give_is_read, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(constants_are_written, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(kernels_are_cut_off, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(parts_are_regions_by_any_views, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(paths_part_behind_it, open_scope, close_scope),
