@@ -17,12 +17,18 @@
 #include "graph/node.h"
 #include "op/custom.h"
 
-enum { GROWN_BY = 8 };
+enum { FIRST_ROOM = 16 };
+
+/* Where the serial is in the table, or would be. */
+static int find_place(const uint64_t *table, int room, uint64_t serial) {
+    int at = (int)(serial * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (room - 1);
+    while (table[at] && table[at] != serial) at = (at + 1) & (room - 1);
+    return at;
+}
 
 static bool is_exposed(const Call *call, const Tensor *x) {
-    for (int i = 0; x && x->storage && i < call->exposed_count; i++)
-        if (call->exposed[i] == x->storage->serial) return true;
-    return false;
+    if (!x || !x->storage || !call->exposed_count) return false;
+    return call->exposed[find_place(call->exposed, call->exposed_room, x->storage->serial)];
 }
 
 bool expose_meets(const Call *call, const cb_operand *input, int input_count) {
@@ -31,14 +37,22 @@ bool expose_meets(const Call *call, const cb_operand *input, int input_count) {
     return false;
 }
 
+static bool grow(Call *call) {
+    int room = call->exposed_room ? 2 * call->exposed_room : FIRST_ROOM;
+    uint64_t *table = memory_zalloc(sizeof *table * (size_t)room);
+    if (!table) return false;
+    for (int i = 0; i < call->exposed_room; i++)
+        if (call->exposed[i]) table[find_place(table, room, call->exposed[i])] = call->exposed[i];
+    memory_free(call->exposed);
+    call->exposed = table;
+    call->exposed_room = room;
+    return true;
+}
+
 static bool add(Call *call, const Storage *storage) {
-    if (call->exposed_count % GROWN_BY == 0) {
-        size_t count = (size_t)call->exposed_count + GROWN_BY;
-        uint64_t *grown = memory_resize(call->exposed, sizeof *grown * count);
-        if (!grown) return false;
-        call->exposed = grown;
-    }
-    call->exposed[call->exposed_count++] = storage->serial;
+    if (2 * call->exposed_count >= call->exposed_room && !grow(call)) return false;
+    call->exposed[find_place(call->exposed, call->exposed_room, storage->serial)] = storage->serial;
+    call->exposed_count++;
     return true;
 }
 
@@ -57,7 +71,7 @@ bool expose(Call *call, Tensor *x, Reason reason) {
 void expose_end(Call *call) {
     memory_free(call->exposed);
     call->exposed = NULL;
-    call->exposed_count = 0;
+    call->exposed_count = call->exposed_room = 0;
 }
 
 /* ---- ops at once ----------------------------------------------------------------------------- */

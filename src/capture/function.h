@@ -70,8 +70,6 @@ void guard_make(Guard *guard, const Tensor *x, bool grad);
 bool guard_holds(const Guard *guard, const Tensor *x, bool grad); /* grad: they are wanted */
 bool guard_holds_resized(const Guard *guard, const Tensor *x, bool grad); /* all but sizes */
 void guard_print(const Guard *guard, Buffer *out);
-/* True when the bytes that x and y span overlap: a write to one may show in the other. */
-bool tensors_overlap(const Tensor *x, const Tensor *y);
 int input_first(Tensor *const *input, int i);  /* the first input that is the same tensor */
 int input_handle(Tensor *const *input, int i); /* and by the same handle */
 
@@ -432,8 +430,9 @@ struct Call {
     LeftSegment *due;          /* one of them, which is to be compiled, or made wider,
                                        * soon */
     uint64_t left_serial;      /* trace of their shells */
-    uint64_t *exposed; /* serials of storages that the function has pointers into (expose.c) */
-    int exposed_count;
+    uint64_t *exposed; /* owned, a table of exposed_room places: serials of storages that the
+                        * function has pointers into, 0 in places that are free (expose.c) */
+    int exposed_count, exposed_room;
     double start_ms, end_ms; /* of recording */
     Tensor *local[LOCAL_VALUES];
     int64_t local_argument[2 * LOCAL_ARGUMENTS];

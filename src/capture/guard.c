@@ -113,6 +113,14 @@ static int find_parted(const Entry *entry, Tensor *const *input) {
 
 /* An input that is now the tensor of another leaf, each of which is given its own gradient. */
 static int find_joined_leaf(const Entry *entry, Tensor *const *input, int *leaf) {
+    Tensor *x[CB_MAX_ARGS];
+    int count = 0, leaves = 0;
+    for (int i = 0; i < entry->input_count; i++) {
+        if (entry->first[i] != i) continue;
+        leaves += entry->guard[i].history == HISTORY_OF_LEAF;
+        x[count++] = input[i];
+    }
+    if (!leaves || tensors_apart(x, count, leaves)) return NO_VALUE;
     for (int i = 0; i < entry->input_count; i++) {
         if (entry->guard[i].history != HISTORY_OF_LEAF || entry->first[i] != i) continue;
         *leaf = input_first(input, i);
@@ -125,10 +133,13 @@ static int find_joined_leaf(const Entry *entry, Tensor *const *input, int *leaf)
 static int find_joined(const Entry *entry, Tensor *const *input, int *written) {
     int joined = find_joined_leaf(entry, input, written);
     if (joined != NO_VALUE) return joined;
-    if (are_apart(entry, input, 0)) return NO_VALUE;
+    if (!entry->mutated_count || are_apart(entry, input, 0)) return NO_VALUE;
+    bool overlaps[CB_MAX_ARGS];
+    tensors_mark_overlaps(input, entry->input_count, overlaps);
     for (int k = 0; k < entry->mutated_count; k++) {
         int m = *written = entry->mutated[k];
-        for (int i = 0; m < entry->input_count && i < entry->input_count; i++)
+        if (m >= entry->input_count || !overlaps[m]) continue;
+        for (int i = 0; i < entry->input_count; i++)
             if (entry->first[i] != m && same_tensor(input[m], input[i])) return i;
     }
     return NO_VALUE;
@@ -173,14 +184,6 @@ bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out,
 
 /* ---- which tensors overlap ------------------------------------------------------------------- */
 
-bool tensors_overlap(const Tensor *x, const Tensor *y) {
-    if (x->storage != y->storage) return false;
-    int64_t x_start = x->offset * (int64_t)cb_dtype_size(x->dtype);
-    int64_t y_start = y->offset * (int64_t)cb_dtype_size(y->dtype);
-    return x_start < y_start + (int64_t)tensor_span_bytes(y) &&
-           y_start < x_start + (int64_t)tensor_span_bytes(x);
-}
-
 static void put_name(const Entry *entry, int v, char *out, size_t bytes) {
     if (v < entry->input_count)
         snprintf(out, bytes, "input %d", v);
@@ -204,16 +207,47 @@ static int find_clash(const Entry *entry, Tensor *const *value, int m) {
     return NO_VALUE;
 }
 
-bool entry_values_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes) {
-    if (are_apart(entry, value, entry->captured_count)) return true;
-    for (int i = 0; i < entry->mutated_count; i++) {
-        int m = entry->mutated[i], v = find_clash(entry, value, m);
-        if (v == NO_VALUE) continue;
-        char written[32], other[32];
-        put_name(entry, m, written, sizeof written);
-        put_name(entry, v, other, sizeof other);
-        snprintf(out, bytes, "%s, which is written, and %s", written, other);
-        return false;
+static bool is_mutated(const Entry *entry, int v) {
+    for (int i = 0; i < entry->mutated_count; i++)
+        if (entry->mutated[i] == v) return true;
+    return false;
+}
+
+/* A written value that shares memory with another one, which goes to *other; NO_VALUE: none. */
+static int find_written_clash(const Entry *entry, Tensor *const *value, int *other) {
+    Tensor *x[MOST_APART] = {NULL};
+    int number[MOST_APART], count = 0, inputs = entry->input_count;
+    bool overlaps[MOST_APART];
+    for (int k = 0; k < inputs + entry->captured_count; k++) {
+        int v = k < inputs ? k : entry->captured[k - inputs];
+        if (v != NO_VALUE) x[count] = value[v], number[count++] = v;
     }
-    return true;
+    tensors_mark_overlaps(x, count, overlaps);
+    for (int k = 0; k < count; k++) {
+        if (!overlaps[k] || !is_mutated(entry, number[k])) continue;
+        *other = find_clash(entry, value, number[k]);
+        if (*other != NO_VALUE) return number[k];
+    }
+    return NO_VALUE;
+}
+
+/* The same of more tensors than are sorted. */
+static int find_any_clash(const Entry *entry, Tensor *const *value, int *other) {
+    for (int i = 0; i < entry->mutated_count; i++) {
+        *other = find_clash(entry, value, entry->mutated[i]);
+        if (*other != NO_VALUE) return entry->mutated[i];
+    }
+    return NO_VALUE;
+}
+
+bool entry_values_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes) {
+    if (!entry->mutated_count || are_apart(entry, value, entry->captured_count)) return true;
+    bool few = entry->input_count + entry->captured_count <= MOST_APART;
+    int other, m = (few ? find_written_clash : find_any_clash)(entry, value, &other);
+    if (m == NO_VALUE) return true;
+    char written[32], second[32];
+    put_name(entry, m, written, sizeof written);
+    put_name(entry, other, second, sizeof second);
+    snprintf(out, bytes, "%s, which is written, and %s", written, second);
+    return false;
 }

@@ -180,6 +180,28 @@ static void say_attribute(const TraceOp *known, const Attrs *attrs, Buffer *out)
     }
 }
 
+/* A number that may not be the argument which the entry has there: floor_divide of i8 by 256. True
+ * when there is one. */
+static bool say_argument(const Call *call, const TraceOp *next, const cb_operand *input,
+                         const Attrs *attrs, Buffer *out) {
+    for (int k = 0; k < next->operand_count; k++) {
+        const TraceOperand *known = &next->input[k];
+        if (!operand_is_argument(known)) continue;
+        const Param *param =
+            k < next->input_count ? NULL : op_varying(next->op, k - next->input_count);
+        cb_operand given = param ? attr_varying(param, attrs->word) : input[k];
+        if ((int)known->kind != given.kind || trace_may_vary(call->trace, next, k, &given, attrs))
+            continue;
+        TraceOperand number = trace_number(&given);
+        put(out, param ? " with " : " of ");
+        if (param) putf(out, "%s=", param->name);
+        trace_print_operand(&number, out);
+        putf(out, ", which is no argument there: entry %d has one", call->entry->number);
+        return true;
+    }
+    return false;
+}
+
 static void say_op(const Call *call, int op, const cb_operand *input, int input_count,
                    const Attrs *attrs, Buffer *out) {
     if (call->at >= length(call->trace->op)) {
@@ -196,6 +218,7 @@ static void say_op(const Call *call, int op, const cb_operand *input, int input_
             say_operand(call, &next->input[i], &input[i], i, out);
             return;
         }
+    if (say_argument(call, next, input, attrs, out)) return;
     if (attrs && next->word_count) say_attribute(next, attrs, out);
 }
 

@@ -118,8 +118,20 @@ static Site keep_site(Trace *trace, Site site) {
     return site;
 }
 
+static void note_meetings(Trace *trace, const TraceOp *op) {
+    for (int i = 0; i < op->input_count; i++) {
+        if (op->input[i].kind != OPERAND_VALUE) continue;
+        int root = trace->value[op->input[i].value].root;
+        TraceValue *value = &trace->value[root];
+        if (value->kind == VALUE_IS_RESULT || value->met) continue;
+        value->met = true;
+        push(trace->arena, trace->meeting, ((TraceMeeting){length(trace->op), root}));
+    }
+}
+
 static void append(Recording *recording, TraceOp op) {
     Arena *arena = recording->trace->arena;
+    note_meetings(recording->trace, &op);
     if (op.word_count) {
         int64_t *word = arena_new_array(arena, int64_t, op.word_count);
         for (int i = 0; i < op.word_count; i++)

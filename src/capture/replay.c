@@ -150,15 +150,9 @@ bool call_replays_backward(Call *call, const cb_operand *input) {
 }
 
 bool call_touches(const Call *call, const Tensor *x) {
-    for (int i = 0; i < call->at; i++) {
-        const TraceOp *op = &call->trace->op[i];
-        for (int k = 0; k < op->input_count; k++) {
-            if (op->input[k].kind != OPERAND_VALUE) continue;
-            int root = call->trace->value[op->input[k].value].root;
-            if (call->trace->value[root].kind == VALUE_IS_RESULT) continue;
-            if (tensors_overlap(call->value[root], x)) return true;
-        }
-    }
+    const TraceMeeting *meeting = call->trace ? call->trace->meeting : NULL;
+    for (int i = 0; i < length(meeting) && meeting[i].op < call->at; i++)
+        if (tensors_overlap(call->value[meeting[i].root], x)) return true;
     return false;
 }
 
@@ -235,7 +229,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->before = NULL;
     call->left = call->due = call->reserved = NULL;
     call->exposed = NULL;
-    call->exposed_count = 0;
+    call->exposed_count = call->exposed_room = 0;
     call->seats = NULL;
     call->left_serial = serial_next();
     if (!call_reserve(call, input_count) || (entry && !call_sit(call))) return false;

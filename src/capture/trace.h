@@ -86,6 +86,11 @@ typedef enum __attribute__((packed)) ValueKind {
     VALUE_IS_RESULT
 } ValueKind;
 
+/* The first op that reads or writes the memory of a tensor from outside. */
+typedef struct TraceMeeting {
+    int op, root;
+} TraceMeeting;
+
 enum { NO_VALUE = -1 }; /* in place of the number of one */
 
 typedef struct TraceValue {
@@ -95,6 +100,7 @@ typedef struct TraceValue {
     bool foreign;   /* from outside, with a history that is not the trace's: of ops before the call,
                      * or of a segment that was left. So no op follows it */
     int gone_back;  /* after so many ops cb_backward has gone over it; 0: never */
+    bool met;       /* a root: there is a TraceMeeting of it */
     int root;       /* the value whose storage it views; itself when it owns one */
     int64_t offset; /* relative to the root's, without shifts */
     const TraceShift *shift;
@@ -159,6 +165,7 @@ typedef struct Trace {
     TraceOp *op;         /* vec */
     TraceValue *value;   /* vec */
     TraceLeaf *leaf;     /* vec */
+    TraceMeeting *meeting; /* vec, in the order of the ops */
     TraceAnswer *answer; /* vec */
     int argument_count;
     int parted;           /* ops before the one with which its recording left what was known */

@@ -76,21 +76,31 @@ static bool make_outputs(const PlanRun *run) {
 
 /* ---- pointers ---- */
 
-static bool shares_storage(const PlanRun *run, int input) {
-    const Storage *storage = run->inputs[input]->storage;
+/* Which inputs lie where another one lies; they are written to when all steps have run. */
+static void find_overlaps(const PlanRun *run, int mutations, bool *overlaps) {
+    int inputs = length(run->plan->input);
+    if (tensors_apart(run->inputs, inputs, mutations))
+        memset(overlaps, false, sizeof *overlaps * (size_t)inputs);
+    else
+        tensors_mark_overlaps(run->inputs, inputs, overlaps);
+}
+
+static bool overlaps_another(const PlanRun *run, int input) {
     for (int i = 0; i < length(run->plan->input); i++)
-        if (i != input && run->inputs[i]->storage == storage) return true;
+        if (i != input && tensors_overlap(run->inputs[i], run->inputs[input])) return true;
     return false;
 }
 
 static void bind_mutations(const PlanRun *run) {
     const Plan *plan = run->plan;
     int mutations = length(plan->output) - plan->output_count;
-    bool apart = tensors_apart(run->inputs, length(plan->input), mutations);
+    bool overlaps[MOST_APART], marked = length(plan->input) <= MOST_APART;
+    if (mutations && marked) find_overlaps(run, mutations, overlaps);
     for (int i = plan->output_count; i < length(plan->output); i++) {
         if (!run->executable->in_place[i]) continue;
         int input = plan->output[i].mutated_input;
-        if (tensor_contiguous(run->inputs[input]) && (apart || !shares_storage(run, input)))
+        bool overlapped = marked ? overlaps[input] : overlaps_another(run, input);
+        if (tensor_contiguous(run->inputs[input]) && !overlapped)
             run->base[plan->output[i].value] = tensor_data(run->inputs[input]);
     }
 }

@@ -6,6 +6,7 @@
  *     tensor_new(f32[2, 3]) -> strides [3, 1], offset 0, a storage of its own */
 #include "tensor/thread.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of a contiguous value; false when they do not fit. */
@@ -143,6 +144,55 @@ size_t tensor_span_bytes(const Tensor *x) {
         last += (x->size[i] - 1) * x->stride[i];
     }
     return (size_t)(last + 1) * cb_dtype_size(x->dtype);
+}
+
+/* ---- overlaps ------------------------------------------------------------------------------ */
+
+bool tensors_overlap(const Tensor *x, const Tensor *y) {
+    if (x->storage != y->storage) return false;
+    int64_t x_start = x->offset * (int64_t)cb_dtype_size(x->dtype);
+    int64_t y_start = y->offset * (int64_t)cb_dtype_size(y->dtype);
+    return x_start < y_start + (int64_t)tensor_span_bytes(y) &&
+           y_start < x_start + (int64_t)tensor_span_bytes(x);
+}
+
+typedef struct Span { /* bytes of a storage */
+    const Storage *storage;
+    int64_t start, end;
+    int tensor;
+} Span;
+
+static int compare_spans(const void *a, const void *b) {
+    const Span *x = a, *y = b;
+    if (x->storage != y->storage) return (uintptr_t)x->storage < (uintptr_t)y->storage ? -1 : 1;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+static int list_spans(Tensor *const *x, int count, Span *span) {
+    int spans = 0;
+    bool sorted = true;
+    for (int i = 0; i < count; i++) {
+        int64_t start = x[i]->offset * (int64_t)cb_dtype_size(x[i]->dtype);
+        int64_t bytes = (int64_t)tensor_span_bytes(x[i]);
+        if (!bytes) continue;
+        span[spans] = (Span){x[i]->storage, start, start + bytes, i};
+        sorted &= !spans || compare_spans(&span[spans - 1], &span[spans]) <= 0;
+        spans++;
+    }
+    if (!sorted) qsort(span, (size_t)spans, sizeof *span, compare_spans);
+    return spans;
+}
+
+void tensors_mark_overlaps(Tensor *const *x, int count, bool *overlaps) {
+    Span span[MOST_APART];
+    memset(overlaps, 0, sizeof *overlaps * (size_t)count);
+    int spans = list_spans(x, count, span), furthest = 0; /* whose end is, of those so far */
+    for (int i = 1; i < spans; i++) {
+        bool same = span[i].storage == span[furthest].storage;
+        if (same && span[i].start < span[furthest].end)
+            overlaps[span[i].tensor] = overlaps[span[furthest].tensor] = true;
+        if (!same || span[i].end > span[furthest].end) furthest = i;
+    }
 }
 
 /* ---- the public API ------------------------------------------------------------------------ */

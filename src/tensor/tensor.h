@@ -151,6 +151,11 @@ bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides, pl
  * all. False, too, when that is cheap, or when they are more than MOST_APART. */
 enum { MOST_APART = 2 * CB_MAX_ARGS };
 bool tensors_apart(Tensor *const *x, int count, int some);
+/* True when the bytes that x and y span overlap: a write to one may show in the other. */
+bool tensors_overlap(const Tensor *x, const Tensor *y);
+/* By tensor, whether it overlaps any other one: by sorting them, in place of comparing each with
+ * each. At most MOST_APART. */
+void tensors_mark_overlaps(Tensor *const *x, int count, bool *overlaps);
 bool tensors_differ(Tensor *const *x, int count); /* no two are one handle; at most MOST_APART */
 void *tensor_data(const Tensor *x); /* no value request: NULL for a traced tensor. On its
                                           * device, which may be none of the host's */

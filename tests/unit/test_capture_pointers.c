@@ -46,6 +46,23 @@ static cb_tensor *takes_a_fresh_one(cb_tensor *x) {
     return cb_add(z, y);
 }
 
+/* Each op on one of them runs at once, however many there are. */
+static cb_tensor *takes_many(cb_tensor *x) {
+    enum { MANY = 50 };
+    cb_tensor *y[MANY], *sum = x;
+    float *p[MANY];
+    for (int i = 0; i < MANY; i++) {
+        y[i] = cb_clone(x);
+        p[i] = cb_data(y[i]);
+    }
+    for (int i = 0; i < MANY; i++) {
+        cb_tensor *z = cb_mul(y[i], 2.0);
+        p[i][0] = 100 + i; /* z does not see it */
+        sum = cb_add(sum, z);
+    }
+    return sum;
+}
+
 static cb_tensor *reads_what_was_written(cb_tensor *x) {
     float *p = cb_data(x);
     cb_add_(table, 1.0);             /* recorded */
@@ -161,6 +178,17 @@ static void test_pointers(void **state) {
     };
     cb_scope_open();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_same(&cases[i]);
+    cb_scope_close();
+}
+
+static void test_many_pointers(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(takes_many, VM);
+    cb_tensor *expected = takes_many(ramp(2, 4));
+    for (int call = 0; call < 3; call++) expect_equal(cb_call(fast, ramp(2, 4)), expected);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
     cb_scope_close();
 }
 
@@ -406,10 +434,11 @@ static void test_consumed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pointers),     cmocka_unit_test(test_fullgraph),
-        cmocka_unit_test(test_goes_on),      cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_many),         cmocka_unit_test(test_touched),
-        cmocka_unit_test(test_asked_inside), cmocka_unit_test(test_consumed),
+        cmocka_unit_test(test_many_pointers), cmocka_unit_test(test_pointers),
+        cmocka_unit_test(test_fullgraph),     cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_reads),         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_touched),       cmocka_unit_test(test_asked_inside),
+        cmocka_unit_test(test_consumed),
     };
     return run_counted(tests);
 }

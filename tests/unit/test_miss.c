@@ -45,6 +45,25 @@ static void ops(void **state) {
     cb_scope_close();
 }
 
+static cb_tensor *divided(cb_tensor *x) { return cb_floor_divide(x, way); }
+
+/* A number that may not stand where an entry has an argument. */
+static void arguments(void **state) {
+    (void)state;
+    const int ways[] = {4, 2, 8, 256};
+    cb_scope_open();
+    cb_function *fast = cb_compile(divided, "backend=vm");
+    cb_tensor *x = cb_to(ramp(2, 3), CB_I8);
+    for (int i = 0; i < 4; i++) {
+        way = ways[i];
+        cb_call(fast, x);
+    }
+    expect_said(fast, "after 0 ops: floor_divide of 256, which is no argument there: entry");
+    cb_clear_error(); /* as i8 it is 0 */
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 static cb_tensor *other_attributes(cb_tensor *x) {
     cb_tensor *y = cb_reshape(x, way == 1 ? cb_dims(3, 2) : cb_dims(6));
     y = way == 2 ? cb_add(y, outside) : cb_add(y, 2);
@@ -237,9 +256,9 @@ static void number_of_ops(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ops),           cmocka_unit_test(attributes), cmocka_unit_test(inputs),
-        cmocka_unit_test(number_of_ops), cmocka_unit_test(names),      cmocka_unit_test(kinds),
-        cmocka_unit_test(constants),
+        cmocka_unit_test(ops),    cmocka_unit_test(arguments),     cmocka_unit_test(attributes),
+        cmocka_unit_test(inputs), cmocka_unit_test(number_of_ops), cmocka_unit_test(names),
+        cmocka_unit_test(kinds),  cmocka_unit_test(constants),
     };
     return run_counted(tests);
 }
