@@ -243,7 +243,7 @@ static int find_any_clash(const Entry *entry, Tensor *const *value, int *other) 
 bool entry_values_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes) {
     if (!entry->mutated_count || are_apart(entry, value, entry->captured_count)) return true;
     bool few = entry->input_count + entry->captured_count <= MOST_APART;
-    int other, m = (few ? find_written_clash : find_any_clash)(entry, value, &other);
+    int other = NO_VALUE, m = (few ? find_written_clash : find_any_clash)(entry, value, &other);
     if (m == NO_VALUE) return true;
     char written[32], second[32];
     put_name(entry, m, written, sizeof written);

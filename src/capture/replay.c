@@ -336,8 +336,12 @@ void call_finish(Call *call) {
             if (!x->storage) leaf_forget(x);
         }
     }
-    for (int i = 0; i < first; i++)
-        if (call_owns_input(call, i)) tensor_destroy(call->value[i]);
+    for (int i = 0; i < first; i++) {
+        if (!call_owns_input(call, i)) continue;
+        Tensor *x = call->value[i]; /* dead, it is no input that the function frees */
+        call->value[i] = NULL;
+        tensor_destroy(x);
+    }
     record_free(call->recording);
     segment_drop_reserved(call);
     call_stand_up(call);

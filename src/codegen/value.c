@@ -156,19 +156,36 @@ Phrase text_narrow(Emit *e, cb_dtype stored, Phrase text) {
     return call(e, arena_format(e->arena, "m_to_%s_f32", cb_dtype_name(stored)), text);
 }
 
+static bool is_masked(const Emit *e, const Expr *x) {
+    return e->mask && expr_uses_axis(x, e->lane_axis);
+}
+
+/* A text, or 0 where the guard says so. */
+static Phrase guarded_text(Emit *e, const Expr *x, const char *guard, Phrase text) {
+    Scalar zero = {.i = 0}; /* 0.0 has the same bits */
+    return text_of(TEXT_SELECT, arena_format(e->arena, "%s ? %s : %s", guard, text.text,
+                                             literal_of(e, x->dtype, zero).text));
+}
+
+/* What was kept of the row. Under a mask it is 0 in the lanes that are left out: else a compiler
+ * loads into whatever the register held, perhaps denormals, which are computed with. By the count
+ * of loads: of the one that stores ask for it would see that nobody wants those lanes. */
+static Phrase row_text(Emit *e, const Expr *x) {
+    Phrase text = e->target->row(e, x);
+    return is_masked(e, x) ? guarded_text(e, x, e->mask, text) : text;
+}
+
 static Phrase load_text(Emit *e, const Expr *x) {
     int buffer = (int)x->imm.i;
     bool guarded = x->input_count == 2;
     Phrase text = e->target->element(e, buffer, &e->load[x->id], x->input[0], guarded);
     e->usage->guards |= guarded;
     if (!e->load[x->id].wide) text = text_widen(e, e->kernel->buffer[buffer].dtype, text);
-    bool masked = e->mask && expr_uses_axis(x, e->lane_axis);
+    bool masked = is_masked(e, x);
     if (!guarded && !masked) return text;
     check(!guarded || !masked, "a load under a mask has a guard");
-    Scalar zero = {.i = 0}; /* 0.0 has the same bits */
-    const char *guard = masked ? e->mask : text_operand(e->arena, text_value(e, x->input[1]));
-    return text_of(TEXT_SELECT, arena_format(e->arena, "%s ? %s : %s", guard, text.text,
-                                             literal_of(e, x->dtype, zero).text));
+    return guarded_text(e, x, masked ? e->mask : text_operand(e->arena, text_value(e, x->input[1])),
+                        text);
 }
 
 /* ---- conversions ------------------------------------------------------------------------- */
@@ -315,7 +332,7 @@ Phrase text_value(Emit *e, const Expr *x) {
     if (x->op == OP_constant) return constant_of(e, x);
     if (local->name.text) return local->name;
     if (local->plain) return text_index(e, x, false);
-    if (local->kept) return e->target->row(e, x);
+    if (local->kept) return row_text(e, x);
     if (x->op == EX_load) return load_text(e, x);
     if (x->op == EX_reduce) return e->target->slot(e, x);
     return op_value(e, x);

@@ -53,6 +53,7 @@ Tensor *number_wrap(Number *number, const cb_operand *operand) {
     scalar_store(&number->value, number_dtype(operand), number_scalar(operand));
     atomic_init(&number->storage.references, 1);
     number->storage.data = &number->value;
+    atomic_init(&number->tensor.handle, 0); /* nobody holds it (capture/backend.c) */
     number->tensor.storage = &number->storage;
     number->tensor.offset = 0;
     number->tensor.dtype = number_dtype(operand);

@@ -163,26 +163,30 @@ MATH float m_exp_poly_f32(float r) {
     return M_FMA_F32(p, r, 1.0f);
 }
 
-//@ exp_f32: bits_f32 float_f32 exp_poly_f32 abs_f32 copysign_f32
+//@ exp_f32: bits_f32 float_f32 exp_poly_f32
 /* The low bits of t hold n + 254; 2^n is the product of two powers, so that results round once
- * into the denormals and overflow to infinity. */
+ * into the denormals and overflow to infinity. What is 0 is chosen, here and below: a product that
+ * underflows takes a core of Intel's some 150 cycles for each vector, and masks are -1e9. */
 MATH float m_exp_f32(float a) {
-    float c = m_abs_f32(a) > 104.0f ? m_copysign_f32(104.0f, a) : a;
+    float c = a < -104.0f ? 0.0f : a;
+    c = c > 104.0f ? 104.0f : c;
     float t = M_FMA_F32(c, 1.44269502f, 12583166.0f);
     float n = t - 12583166.0f;
     float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
     unsigned u = m_bits_f32(t) & 0x3ffu, h = u >> 1;
-    return m_exp_poly_f32(r) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
+    float y = m_exp_poly_f32(r) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
+    return a < -104.0f ? 0.0f : y;
 }
 
 //@ exp_nonpositive_f32: bits_f32 float_f32 exp_poly_f32
 /* exp(a) for a <= 0: 2^(n + 64) is in the low bits of t, and 2^-64 rounds into the denormals. */
 MATH float m_exp_nonpositive_f32(float a) {
-    float c = a < -104.0f ? -104.0f : a;
+    float c = a < -104.0f ? 0.0f : a;
     float t = M_FMA_F32(c, 1.44269502f, 12583103.0f);
     float n = t - 12583103.0f;
     float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
-    return m_exp_poly_f32(r) * m_float_f32(m_bits_f32(t) << 23) * 0x1p-64f;
+    float y = m_exp_poly_f32(r) * m_float_f32(m_bits_f32(t) << 23) * 0x1p-64f;
+    return a < -104.0f ? 0.0f : y;
 }
 
 //@ scaled_inverse_f32: bits_f32 float_f32
@@ -204,32 +208,27 @@ MATH float m_scaled_inverse_f32(float d) { return 0x1p-30f / d; }
 
 //@ sigmoid_f32: bits_f32 float_f32 exp_poly_f32 scaled_inverse_f32
 /* 1 / (1 + exp(-a)), of which both sides are scaled by 2^-30: exp(-a) stays finite down to the
- * least denormal quotient, where a is -104. Above 66 the result is 1. Below -104, where n is held,
- * r is large and the divisor with it. */
+ * least denormal quotient, where a is -104. Above 66 the result is 1. */
 MATH float m_sigmoid_f32(float a) {
-    float c = -a;
+    float c = a < -104.0f ? 0.0f : -a;
     c = c < -66.0f ? -66.0f : c;
     unsigned u = m_bits_f32(M_FMA_F32(c, 1.44269502f, 12583009.0f)); /* n + 97 in the low bits */
-#ifdef __SSE4_1__
-    u = u < 0x4b4000f7u ? u : 0x4b4000f7u; /* n <= 150 */
-#else
-    int left = (int)(0x4b4000f7u - u);
-    u += (unsigned)(left & left >> 31);
-#endif
     float n = m_float_f32(u) - 12583009.0f;
     float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
     float d = M_FMA_F32(m_float_f32(u << 23), m_exp_poly_f32(r), 0x1p-30f);
-    return m_scaled_inverse_f32(d);
+    float y = m_scaled_inverse_f32(d);
+    return a < -104.0f ? 0.0f : y;
 }
 
 //@ exp2_f32: bits_f32 float_f32 exp_poly_f32
 MATH float m_exp2_f32(float a) {
-    float c = a < -151.0f ? -151.0f : a;
+    float c = a < -151.0f ? 0.0f : a;
     c = c > 129.0f ? 129.0f : c;
     float t = c + 12583166.0f;
     float r = (c - (t - 12583166.0f)) * 0.693147182f;
     unsigned u = m_bits_f32(t) & 0x3ffu, h = u >> 1;
-    return m_exp_poly_f32(r) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
+    float y = m_exp_poly_f32(r) * m_float_f32(h << 23) * m_float_f32((u - h) << 23);
+    return a < -151.0f ? 0.0f : y;
 }
 
 //@ expm1_quarter_f32: bits_f32 float_f32 exp_tail_f32

@@ -139,16 +139,19 @@ MATH double m_exp_tail_f64(double r) {
     return M_FMA_F64(r * r, p, r);
 }
 
-//@ exp_sum_f64: bits_f64 float_f64 exp_tail_f64 abs_f64 copysign_f64
+//@ exp_sum_f64: bits_f64 float_f64 exp_tail_f64
 /* exp(x + low), low small beside x. The low bits of t hold n + 2046; 2^n is the product of two
- * powers, so that results round once into the denormals and overflow to infinity. */
+ * powers, so that results round once into the denormals and overflow to infinity. What is 0 is
+ * chosen, here and below: products that underflow are slow (m_exp_f32). */
 MATH double m_exp_sum_f64(double x, double low) {
-    double c = m_abs_f64(x) > 746.0 ? m_copysign_f64(746.0, x) : x;
+    double c = x < -746.0 ? 0.0 : x;
+    c = c > 746.0 ? 746.0 : c;
     double t = M_FMA_F64(c, 1.4426950408889634, 6755399441057790.0);
     double n = t - 6755399441057790.0;
     double r = M_FMA_F64(n, -1.9082149292705877e-10, M_FMA_F64(n, -0.6931471803691238, c)) + low;
     unsigned long u = m_bits_f64(t) & 0xffful, h = u >> 1;
-    return (1.0 + m_exp_tail_f64(r)) * m_float_f64(h << 52) * m_float_f64((u - h) << 52);
+    double y = (1.0 + m_exp_tail_f64(r)) * m_float_f64(h << 52) * m_float_f64((u - h) << 52);
+    return x < -746.0 ? 0.0 : y;
 }
 
 //@ exp_f64: exp_sum_f64
@@ -166,12 +169,13 @@ MATH double m_sigmoid_f64(double a) {
 
 //@ exp2_f64: bits_f64 float_f64 exp_tail_f64
 MATH double m_exp2_f64(double a) {
-    double c = a < -1076.0 ? -1076.0 : a;
+    double c = a < -1076.0 ? 0.0 : a;
     c = c > 1025.0 ? 1025.0 : c;
     double t = c + 6755399441057790.0;
     double r = (c - (t - 6755399441057790.0)) * 0.6931471805599453;
     unsigned long u = m_bits_f64(t) & 0xffful, h = u >> 1;
-    return (1.0 + m_exp_tail_f64(r)) * m_float_f64(h << 52) * m_float_f64((u - h) << 52);
+    double y = (1.0 + m_exp_tail_f64(r)) * m_float_f64(h << 52) * m_float_f64((u - h) << 52);
+    return a < -1076.0 ? 0.0 : y;
 }
 
 //@ expm1_quarter_f64: bits_f64 float_f64 exp_tail_f64

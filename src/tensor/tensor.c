@@ -156,26 +156,26 @@ bool tensors_overlap(const Tensor *x, const Tensor *y) {
            y_start < x_start + (int64_t)tensor_span_bytes(x);
 }
 
-typedef struct Span { /* bytes of a storage */
+typedef struct ByteSpan { /* bytes of a storage */
     const Storage *storage;
     int64_t start, end;
     int tensor;
-} Span;
+} ByteSpan;
 
 static int compare_spans(const void *a, const void *b) {
-    const Span *x = a, *y = b;
+    const ByteSpan *x = a, *y = b;
     if (x->storage != y->storage) return (uintptr_t)x->storage < (uintptr_t)y->storage ? -1 : 1;
     return (x->start > y->start) - (x->start < y->start);
 }
 
-static int list_spans(Tensor *const *x, int count, Span *span) {
+static int list_spans(Tensor *const *x, int count, ByteSpan *span) {
     int spans = 0;
     bool sorted = true;
     for (int i = 0; i < count; i++) {
         int64_t start = x[i]->offset * (int64_t)cb_dtype_size(x[i]->dtype);
         int64_t bytes = (int64_t)tensor_span_bytes(x[i]);
         if (!bytes) continue;
-        span[spans] = (Span){x[i]->storage, start, start + bytes, i};
+        span[spans] = (ByteSpan){x[i]->storage, start, start + bytes, i};
         sorted &= !spans || compare_spans(&span[spans - 1], &span[spans]) <= 0;
         spans++;
     }
@@ -184,7 +184,7 @@ static int list_spans(Tensor *const *x, int count, Span *span) {
 }
 
 void tensors_mark_overlaps(Tensor *const *x, int count, bool *overlaps) {
-    Span span[MOST_APART];
+    ByteSpan span[MOST_APART];
     memset(overlaps, 0, sizeof *overlaps * (size_t)count);
     int spans = list_spans(x, count, span), furthest = 0; /* whose end is, of those so far */
     for (int i = 1; i < spans; i++) {

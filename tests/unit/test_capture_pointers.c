@@ -192,6 +192,29 @@ static void test_many_pointers(void **state) {
     cb_scope_close();
 }
 
+static cb_tensor *frees_and_asks(cb_tensor *x, cb_tensor *old) {
+    cb_free(old);
+    cb_item(cb_sum(x));
+    return cb_mul(x, 2);
+}
+
+/* The view of it that the call keeps for the segment is gone with the segment. */
+static void test_freed_before_a_value(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(frees_and_asks, VM);
+    int64_t live = 0;
+    for (int call = 0; call < 6; call++) {
+        cb_scope_open();
+        assert_non_null(cb_call(fast, ramp(2, 4), cb_keep(ramp(3, 3))));
+        cb_scope_close();
+        if (call == 2) live = cb_memory().live_tensors;
+    }
+    assert_int_equal(cb_memory().live_tensors, live);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 static cb_tensor *takes_or_leaves(cb_tensor *x) { return cb_data(x) ? x : NULL; }
 
 /* ---- a pointer that is kept through the call ------------------------------------------------- */
@@ -434,11 +457,11 @@ static void test_consumed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_pointers), cmocka_unit_test(test_pointers),
-        cmocka_unit_test(test_fullgraph),     cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_reads),         cmocka_unit_test(test_many),
-        cmocka_unit_test(test_touched),       cmocka_unit_test(test_asked_inside),
-        cmocka_unit_test(test_consumed),
+        cmocka_unit_test(test_many_pointers), cmocka_unit_test(test_freed_before_a_value),
+        cmocka_unit_test(test_pointers),      cmocka_unit_test(test_fullgraph),
+        cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_many),          cmocka_unit_test(test_touched),
+        cmocka_unit_test(test_asked_inside),  cmocka_unit_test(test_consumed),
     };
     return run_counted(tests);
 }
