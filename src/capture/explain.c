@@ -220,7 +220,7 @@ void entry_dump(const Entry *entry) {
 
 static void print_times(const Entry *entry, Buffer *out) {
     putf(out, "\nentry %d (traced in %.2f ms, compiled in %.2f ms", entry->number, entry->trace_ms,
-         entry->compile_ms);
+         entry_compile_ms(entry));
     if (entry_backend(entry)) {
         putf(out, " by backend %s)\n", entry_backend(entry));
         return;
@@ -326,7 +326,7 @@ static const Entry *newest(const Function *function) {
 
 static void add_entry(cb_function_stats *stats, const Entry *entry) {
     stats->trace_ms = entry->trace_ms;
-    stats->compile_ms = entry->compile_ms;
+    stats->compile_ms = entry_compile_ms(entry);
     if (!entry->executable) return;
     const Plan *plan = executable_plan(entry->executable);
     stats->kernels = length(plan->step) + plan->copies;

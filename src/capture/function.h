@@ -232,6 +232,7 @@ void entry_time_eager(const Entry *entry, Tensor *const *value, const int64_t *a
 void entry_ran(const Entry *entry, int64_t start); /* clock_ns */
 /* The shortest runs in milliseconds; 0: not known. */
 double entry_ms(const Entry *entry, double *eager);
+double entry_compile_ms(const Entry *entry); /* and of the compiler in the background */
 /* "0.004 ms at its best, eager ...", and rates behind a text; false: not known. */
 bool entry_print_speed(const Entry *entry, const char *between, Buffer *out);
 void entry_dump(const Entry *entry); /* guards and captured ops, to stderr */

@@ -172,8 +172,8 @@ static void put_facts(const Entry *entry, Buffer *out) {
     putf(out,
          "</p>\n<p class=\"note\">Compiled in %.1f ms: tracing %.1f, passes %.1f, schedule %.1f, "
          "source %.1f, compiler or disk %.1f.</p>\n",
-         entry->trace_ms + entry->compile_ms, entry->trace_ms, time->passes_ms, time->schedule_ms,
-         info.source_ms, info.compiler_ms);
+         entry->trace_ms + entry_compile_ms(entry), entry->trace_ms, time->passes_ms,
+         time->schedule_ms, info.source_ms, info.compiler_ms);
 }
 
 static void put_graph(const Entry *entry, int function, Buffer *out) {

@@ -120,7 +120,7 @@ static void put_inputs(const Entry *entry, Buffer *out) {
 static void put_times(const Entry *entry, Buffer *out) {
     ExecutableInfo info = executable_info(entry->executable);
     Buffer line = buffer_new(out->arena);
-    putf(&line, "  compiled in %.1f ms; engine: %s", entry->trace_ms + entry->compile_ms,
+    putf(&line, "  compiled in %.1f ms; engine: %s", entry->trace_ms + entry_compile_ms(entry),
          report_engine(entry->executable));
     if (info.pending_ms >= 0) putf(&line, ", since %.0f ms", info.pending_ms);
     if (info.source) {

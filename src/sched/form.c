@@ -7,6 +7,7 @@
 #include "sched/schedule.h"
 
 enum {
+    DEAR_POINT = 10,             /* additions: an exponential */
     MOST_VARYING_ROWS = 1 << 12, /* a row that varies may be short in so many of them */
     BIN_SHARE = 4,               /* points for each bin of each chunk that adds to bins, at least */
     BIN_CHUNKS = 64              /* and no more chunks than this */
@@ -23,13 +24,20 @@ static void vote(Kernel *kernel, Expr *index, int axis, int *votes) {
         *votes -= 1;
 }
 
-/* Whether the points of rows are folded, and then made into something each. */
-static bool returns_to_points(const Kernel *kernel) {
-    bool stores = false, reduces = false;
+/* Whether rows are walked several times, or at much cost for each point: folded and made into
+ * something for each, folded twice, or through an exponential. */
+static bool is_dear(const Kernel *kernel) {
+    bool stores = false;
+    int reduces = 0, cost = 0;
     for (int s = 0; s < length(kernel->store); s++)
         stores |= expr_uses_inner(kernel, kernel->store[s].index);
-    for (int i = 0; i < length(kernel->expr); i++) reduces |= kernel->expr[i]->op == EX_reduce;
-    return stores && reduces;
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *x = kernel->expr[i];
+        reduces += x->op == EX_reduce;
+        bool computes = x->op < OP_COUNT && x->op != OP_constant && !index_is_arithmetic(x);
+        if (computes) cost += op_info(x->op)->cost;
+    }
+    return reduces && (stores || reduces > 1 || cost >= DEAR_POINT);
 }
 
 static bool varies(const Kernel *kernel, bool inner) {
@@ -42,7 +50,7 @@ static bool varies(const Kernel *kernel, bool inner) {
 /* Rows that are too short for lanes along them, of which there are many. Where their length varies,
  * few rows are as good either way, and where their number does, it does not decide. */
 static bool has_short_rows(const Kernel *kernel, const DeviceMachine *machine) {
-    int64_t across = machine->short_row * (returns_to_points(kernel) ? 3 : 2) / 2;
+    int64_t across = machine->short_row * (is_dear(kernel) ? 3 : 2) / 2;
     if (kernel->inner_size >= across) return false;
     if (varies(kernel, true)) return kernel->outer_size > MOST_VARYING_ROWS;
     return kernel->outer_size >= machine->many_rows || varies(kernel, false);
