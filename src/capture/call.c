@@ -71,6 +71,7 @@ bool call_break(Call *call, Reason reason, const char *what) {
     Function *function = call->function;
     if (call->mode == CALL_IS_EAGER) return true;
     if (stance_refuses(function, reason)) {
+        function_note(function, reason, site_current(), "%s", what);
         refuse(reason, what);
         call->failed = true;
         call->refused = reason;
@@ -224,6 +225,9 @@ static void launch_or_run(Call *call, cb_status before) {
         leave_trace(call, false);
         return;
     }
+    if (!entry_backend(call->entry)) /* which has said it (backend.c) */
+        function_note(call->function, REASON_step_failed, site_current(), "%s",
+                      cb_error() ? cb_error() : "");
     if (before == CB_OK) cb_clear_error(); /* the op that fails says it, at its own line */
     go_eager(call);
 }
@@ -313,6 +317,16 @@ static bool breaks_after_failure(Call *call) {
     return call_break(call, REASON_unsupported_call, what);
 }
 
+/* An error is left: the ops run one by one, and nothing is known of such a call. */
+static void leave_failed(Call *call) {
+    if (call->mode == CALL_RECORDS)
+        function_note(call->function, REASON_op_failed, site_current(), "%s",
+                      call->failure ? call->failure
+                      : cb_error()  ? cb_error()
+                                    : "");
+    go_eager(call);
+}
+
 /* The function has returned. What it did stays done when it failed, as in eager; where it dealt
  * with the failure itself, it goes on, and what fullgraph refused stays refused. False: an
  * error. */
@@ -328,7 +342,7 @@ static bool settle(Call *call, Tensor **output, int count, cb_status before) {
     if (cb_error_status() == CB_OK) call->lost = false;
     if (call->mode == CALL_IS_EAGER) return good && !call->lost;
     if (!good)
-        go_eager(call);
+        leave_failed(call);
     else if (segment_keeps_history(call))
         good = call_needs_tape(call, "something from before a value was asked for has a history "
                                      "that nothing went back over: cb_detach it");

@@ -251,8 +251,11 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
         return call_recorded(function, input, input_count, output);
     /* Its own backend calls it, which compiles for it. */
     bool compiles = atomic_load_explicit(&function->maker, memory_order_relaxed) == &thread_state;
-    if (compiles || !stance_runs(function, before))
+    if (compiles || !stance_runs(function, before)) {
+        if (!compiles && !atomic_load_explicit(&function->eager, memory_order_relaxed))
+            function_note(function, REASON_asked_eager, site_current(), "%s", "");
         return call_eagerly(function, input, input_count, output);
+    }
     bool eager = false;
     int count = call_compiled(function, input, input_count, output, &eager);
     return eager ? call_eagerly(function, input, input_count, output) : count;

@@ -64,6 +64,39 @@ static void arguments(void **state) {
     cb_scope_close();
 }
 
+/* ---- calls that run op by op ----------------------------------------------------------------- */
+
+static cb_tensor *picks(cb_tensor *x) { return cb_mul(cb_index_select(x, 0, outside), 2.0); }
+static cb_tensor *does_not_fit(cb_tensor *x) { return cb_add(x, cb_ones(cb_dims(7))); }
+static cb_tensor *asks(cb_tensor *x) { return cb_item(cb_sum(x)) > 0 ? x : cb_neg(x); }
+static cb_tensor *doubles(cb_tensor *x) { return cb_mul(x, 2.0); }
+
+static void expect_reason(cb_function_1 *function, const char *options, const char *text) {
+    cb_function *fast = cb_compile(function, options);
+    cb_call(fast, ramp(2, 3));
+    cb_clear_error();
+    expect_said(fast, text);
+    cb_function_free(fast);
+}
+
+/* Whatever becomes of a call, a row says it. */
+static void eager_calls(void **state) {
+    (void)state;
+    const int64_t index[] = {1, 9};
+    cb_scope_open();
+    outside = cb_from_data(index, CB_I64, cb_dims(2));
+    expect_reason(picks, "backend=vm", "a step of the graph failed: the ops ran one by one (");
+    expect_reason(does_not_fit, "backend=vm", "an op of the function failed, or it left an error");
+    expect_reason(asks, "fullgraph=1", "break: the function asked for a value");
+    cb_set_option("stance", "force_eager");
+    expect_reason(doubles, "backend=vm", "fallback: it was to run eagerly: ");
+    cb_set_option("stance", "default");
+    cb_disable_open();
+    expect_reason(doubles, "backend=vm", "fallback: it was to run eagerly: ");
+    cb_disable_close();
+    cb_scope_close();
+}
+
 static cb_tensor *other_attributes(cb_tensor *x) {
     cb_tensor *y = cb_reshape(x, way == 1 ? cb_dims(3, 2) : cb_dims(6));
     y = way == 2 ? cb_add(y, outside) : cb_add(y, 2);
@@ -256,9 +289,11 @@ static void number_of_ops(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ops),    cmocka_unit_test(arguments),     cmocka_unit_test(attributes),
-        cmocka_unit_test(inputs), cmocka_unit_test(number_of_ops), cmocka_unit_test(names),
-        cmocka_unit_test(kinds),  cmocka_unit_test(constants),
+        cmocka_unit_test(ops),       cmocka_unit_test(eager_calls),
+        cmocka_unit_test(arguments), cmocka_unit_test(attributes),
+        cmocka_unit_test(inputs),    cmocka_unit_test(number_of_ops),
+        cmocka_unit_test(names),     cmocka_unit_test(kinds),
+        cmocka_unit_test(constants),
     };
     return run_counted(tests);
 }
