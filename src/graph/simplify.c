@@ -61,8 +61,8 @@ static Node *slice_past_writes(Graph *graph, Node *node) {
     int64_t *word = attrs.word, dim = word[ATTR_slice_dim], first = word[ATTR_slice_start];
     int64_t last = last_of(first, node->size[dim], word[ATTR_slice_step]);
     Node *x = (Node *)node_past_writes(node->input[0], dim, first, last);
-    const int64_t *write = x->attrs->word;
-    bool within = x->op == OP_slice_scatter && write[ATTR_slice_scatter_dim] == dim &&
+    const int64_t *write = x->op == OP_slice_scatter ? x->attrs->word : NULL;
+    bool within = write && write[ATTR_slice_scatter_dim] == dim &&
                   write[ATTR_slice_scatter_step] == 1 && write[ATTR_slice_scatter_start] <= first &&
                   last < write[ATTR_slice_scatter_start] + x->input[1]->size[dim];
     if (within) {
