@@ -103,11 +103,6 @@ void entry_time_eager(const Entry *entry, Tensor *const *value, const int64_t *a
 
 /* ---- for people ------------------------------------------------------------------------------ */
 
-double entry_compile_ms(const Entry *entry) {
-    bool later = entry->executable && entry->function->options.async == CODE_LATER;
-    return entry->compile_ms + (later ? executable_info(entry->executable).compiler_ms : 0);
-}
-
 double entry_ms(const Entry *entry, double *eager) {
     *eager = entry->times ? (double)atomic_load(&entry->times->eager) * 1e-6 : 0;
     return entry->times ? (double)atomic_load(&entry->times->compiled) * 1e-6 : 0;

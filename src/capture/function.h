@@ -200,6 +200,7 @@ int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 /* later.c: the C code of a new entry is there, or is made in the background. */
 void entry_compile_later(Entry *entry);
 bool entry_has_code(const Entry *entry, bool *compiled); /* compiled: none of other sizes did */
+double entry_compile_ms(const Entry *entry); /* with the compiler's in the background */
 void entry_drop_job(Entry *entry);                       /* before it is freed */
 
 /* sizes.c: which sizes of an entry, over these values, others have. Escapes through the trace's
@@ -232,7 +233,6 @@ void entry_time_eager(const Entry *entry, Tensor *const *value, const int64_t *a
 void entry_ran(const Entry *entry, int64_t start); /* clock_ns */
 /* The shortest runs in milliseconds; 0: not known. */
 double entry_ms(const Entry *entry, double *eager);
-double entry_compile_ms(const Entry *entry); /* and of the compiler in the background */
 /* "0.004 ms at its best, eager ...", and rates behind a text; false: not known. */
 bool entry_print_speed(const Entry *entry, const char *between, Buffer *out);
 void entry_dump(const Entry *entry); /* guards and captured ops, to stderr */
@@ -568,23 +568,23 @@ bool segment_leave(Call *call, bool has_run);
  * False: the call is eager. */
 bool segment_renew(Call *call);
 void segment_note_next(Call *call); /* the segment is known to have followed the one before */
-/* Before the trace, or (written not NULL) somebody outside, writes to memory that left segments
- * read: what waits for it is computed. */
+/* After the call: what was recorded is compiled, if it compiles; the rest is forgotten. */
+void segment_finish(Call *call, bool compiles);
+/* What was recorded in this call and has no entry yet, newest first, and may be what the call
+ * begins to do again; behind NULL: the first one. */
+const Trace *segment_recorded(const Call *call, LeftSegment **behind);
+
+/* left.c. Before the trace, or (written not NULL) somebody outside, writes to memory that left
+ * segments read: what waits for it is computed. */
 void segment_before_writes(Call *call, const Tensor *written);
-void segment_compute_all(Call *call);     /* left.c: nothing waits any more */
+void segment_compute_all(Call *call);     /* nothing waits any more */
 void segment_met(Call *call, Tensor *x);  /* a shell of a left segment is used: it gets a value */
 void segment_lost(Call *call, Tensor *x); /* it dies */
 const void *segment_storage_of(const Tensor *x); /* of a shell of a left segment */
 static inline void call_meet(Call *call, Tensor *x) {
     if (x && x->trace == call->left_serial) segment_met(call, x);
 }
-/* After the call: what was recorded is compiled, if it compiles; the rest is forgotten. */
-void segment_finish(Call *call, bool compiles);
 void shell_adopt(Tensor *shell, Tensor *made); /* takes its storage, strides and offset */
-
-/* What was recorded in this call and has no entry yet, newest first, and may be what the call
- * begins to do again; behind NULL: the first one. */
-const Trace *segment_recorded(const Call *call, LeftSegment **behind);
 
 /* promise.c. Nothing is recorded any more: what lives of left segments gets the history that it had
  * in eager, where it can be computed. */

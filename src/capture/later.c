@@ -22,6 +22,11 @@ static void notice_compiler(Reason reason) {
     fprintf(stderr, "carbide: %s (%s)\n", info->text, info->hint);
 }
 
+double entry_compile_ms(const Entry *entry) {
+    bool later = entry->executable && entry->function->options.async == CODE_LATER;
+    return entry->compile_ms + (later ? executable_info(entry->executable).compiler_ms : 0);
+}
+
 bool entry_has_code(const Entry *entry, bool *compiled) {
     *compiled = entry->code && !entry_runs_ops(entry);
     if (entry->code) return true;

@@ -9,6 +9,7 @@
 #include "capture/function.h"
 
 #include "base/option.h"
+#include "eager/anomaly.h"
 
 typedef enum Stance { /* the words of the option, in order */
                       STANCE_DEFAULT,
@@ -24,7 +25,7 @@ bool stance_runs(const Function *function, int64_t calls_before) {
     if (atomic_load_explicit(&function->eager, memory_order_relaxed) || tracer_disabled())
         return false;
     Stance now = stance();
-    if (option_now(OPTION_anomaly)) return false; /* eager/anomaly.h */
+    if (anomaly_wanted()) return false;
     return now != STANCE_FORCE_EAGER && (now != STANCE_EAGER_THEN_COMPILE || calls_before);
 }
 

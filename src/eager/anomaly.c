@@ -113,7 +113,7 @@ Tensor *anomaly_pass(Tensor *y, Op op, const cb_operand *input, int count) {
     return NULL;
 }
 
-bool anomaly_free_gradient(const Tensor *gradient, const Tensor *given, Op op, Site site, int k) {
+bool anomaly_pass_gradient(const Tensor *gradient, const Tensor *given, Op op, Site site, int k) {
     int64_t at = find_nan(gradient);
     if (at < 0) return true;
     char where[128], what[128];

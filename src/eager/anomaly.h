@@ -10,7 +10,8 @@ static inline bool anomaly_wanted(void) { return option_now(OPTION_anomaly); }
 /* y as it is. NULL with an error, and y is freed: it has a NaN, which the op made, or an operand
  * holds that no op made. What has no tensor among its operands may be NaN by intent. */
 Tensor *anomaly_pass(Tensor *y, Op op, const cb_operand *input, int count);
-/* Of the gradient by operand k of an op that ran at site, which was given `given`. */
-bool anomaly_free_gradient(const Tensor *gradient, const Tensor *given, Op op, Site site, int k);
+/* The same of the gradient by operand k of an op that ran at site, which was given `given`, but
+ * what is refused stays: false. */
+bool anomaly_pass_gradient(const Tensor *gradient, const Tensor *given, Op op, Site site, int k);
 
 #endif

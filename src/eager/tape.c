@@ -335,7 +335,7 @@ static bool step(TapeWalk *walk, const TapeVisit *visit) {
         if (!node->producer[i]) continue;
         TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
         Tensor *to = output[outputs++];
-        if (anomaly_wanted() && !anomaly_free_gradient(to, g, node->op, node->site, i))
+        if (anomaly_wanted() && !anomaly_pass_gradient(to, g, node->op, node->site, i))
             return false;
         if (producer->wanted && !add(walk, producer, to)) return false;
     }

@@ -107,9 +107,10 @@ bool graph_is_argument(const Graph *graph, const Node *node);
 bool graph_shifts(const Graph *graph, const Node *node);
 /* Whether it has no elements of its own: a view, or a dynamic slice that an argument begins. */
 bool graph_views(const Graph *graph, const Node *node);
-/* What elements first to last along dim of x are of: below the slice_scatters that write none of
- * them (simplify.c). */
-const Node *node_past_writes(const Node *x, int64_t dim, int64_t first, int64_t last);
+/* What count elements along dim of x are of, from first on and step apart: below the slice_scatters
+ * that write none of them (simplify.c). */
+const Node *node_past_writes(const Node *x, int64_t dim, int64_t first, int64_t count,
+                             int64_t step);
 /* .f for floats, else .i. A constant of f16 or bf16 has the precision of f32, as whatever is
  * between two ops of one kernel. */
 Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value);

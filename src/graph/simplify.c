@@ -44,11 +44,13 @@ static int64_t last_of(int64_t first, int64_t count, int64_t step) {
     return first + (count - 1) * step;
 }
 
-const Node *node_past_writes(const Node *x, int64_t dim, int64_t first, int64_t last) {
+const Node *node_past_writes(const Node *x, int64_t dim, int64_t first, int64_t count,
+                             int64_t step) {
+    int64_t last = last_of(first, count, step);
     for (; x->op == OP_slice_scatter; x = x->input[0]) {
         const int64_t *write = x->attrs->word;
-        int64_t start = write[ATTR_slice_scatter_start], count = x->input[1]->size[dim];
-        int64_t end = last_of(start, count, write[ATTR_slice_scatter_step]);
+        int64_t start = write[ATTR_slice_scatter_start];
+        int64_t end = last_of(start, x->input[1]->size[dim], write[ATTR_slice_scatter_step]);
         if (write[ATTR_slice_scatter_dim] != dim || (first <= end && start <= last)) return x;
     }
     return x;
@@ -59,8 +61,9 @@ const Node *node_past_writes(const Node *x, int64_t dim, int64_t first, int64_t 
 static Node *slice_past_writes(Graph *graph, Node *node) {
     Attrs attrs = *node->attrs;
     int64_t *word = attrs.word, dim = word[ATTR_slice_dim], first = word[ATTR_slice_start];
-    int64_t last = last_of(first, node->size[dim], word[ATTR_slice_step]);
-    Node *x = (Node *)node_past_writes(node->input[0], dim, first, last);
+    int64_t count = node->size[dim], step = word[ATTR_slice_step];
+    int64_t last = last_of(first, count, step);
+    Node *x = (Node *)node_past_writes(node->input[0], dim, first, count, step);
     const int64_t *write = x->op == OP_slice_scatter ? x->attrs->word : NULL;
     bool within = write && write[ATTR_slice_scatter_dim] == dim &&
                   write[ATTR_slice_scatter_step] == 1 && write[ATTR_slice_scatter_start] <= first &&

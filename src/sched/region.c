@@ -137,10 +137,9 @@ static const Node *find_below(const Graph *graph, const Node *node, Region *regi
 static const Node *before_writes(const Node *scatter) {
     const int64_t *word = scatter->attrs->word;
     if (scatter->op != OP_slice_scatter) return scatter->input[0];
-    int64_t dim = word[ATTR_slice_scatter_dim], first = word[ATTR_slice_scatter_start];
-    int64_t count = scatter->input[1]->size[dim];
-    int64_t last = first + (count - 1) * word[ATTR_slice_scatter_step];
-    return node_past_writes(scatter->input[0], dim, first, last);
+    int64_t dim = word[ATTR_slice_scatter_dim];
+    return node_past_writes(scatter->input[0], dim, word[ATTR_slice_scatter_start],
+                            scatter->input[1]->size[dim], word[ATTR_slice_scatter_step]);
 }
 
 /* Whether the inner scatter, in what the outer one writes, is over what was there before. */
