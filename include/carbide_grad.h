@@ -15,8 +15,8 @@
  * Inside of a compiled function, cb_backward is part of the graph, and so is what is done with the
  * gradients; what it went back over may be gone back over again there, as in eager. When the
  * function has returned, a tensor of it that was gone back over has no history, unless the call ran
- * op by op. A compiled function of which something else with a history is left runs eagerly
- * (docs/capture.md), and is an error under fullgraph. */
+ * op by op. What else it leaves with a history may be gone back over from outside: its gradients
+ * are compiled, too, when that happens first, and have none of their own (docs/capture.md). */
 #ifndef CARBIDE_GRAD_H
 #define CARBIDE_GRAD_H
 

@@ -181,27 +181,20 @@ int call_eagerly(Function *function, Tensor *const *input, int input_count, Tens
     return call_plainly(function, input, input_count, output);
 }
 
-/* What a segment draws is drawn again, perhaps, by what waits: from the same state. */
-static bool run_entry(Call *call, Tensor **graph_output) {
-    int draws = call->entry->trace->draws;
-    if (!draws) return entry_run(call->entry, call->value, call->argument, graph_output);
-    RandomState own = call->random = random_take(draws), *before = random_lend(&own);
-    bool done = entry_run(call->entry, call->value, call->argument, graph_output);
-    random_lend(before);
-    if (!done) random_return(call->random, draws);
-    return done;
-}
-
-/* The entry is known and its results are shells: launches it. False: nothing has happened. */
+/* The entry is known and its results are shells: launches it. False: nothing has happened. What a
+ * segment draws is drawn again, perhaps, by what waits: from the same state. */
 static bool launch(Call *call) {
     Entry *entry = call->entry;
+    History *kept;
     entry_use(entry);
     Tensor *local[LOCAL_VALUES], **graph_output = local;
     if (entry->graph_output_count > LOCAL_VALUES)
         graph_output = memory_alloc(sizeof *graph_output * (size_t)entry->graph_output_count);
-    bool done = graph_output && run_entry(call, graph_output);
+    bool done = graph_output && entry_run_kept(entry, call->value, call->argument, graph_output,
+                                               &call->random, &kept);
     if (done) {
         entry_settle(entry, call->value, graph_output);
+        entry_hand_histories(entry, kept, call->value);
         for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);
     }
     if (graph_output != local) memory_free(graph_output);
@@ -283,7 +276,9 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
     if (!call_end(call, output, count, value)) return call->mode == CALL_IS_EAGER;
     if (call->mode == CALL_RECORDS) {
         char why[DETAIL_BYTES];
-        if (call_keeps_history(call, output, count, why)) return call_needs_tape(call, why);
+        if (call_keeps_history(call, output, count, why) && !joint_record(call))
+            return call->outside == NO_VALUE ? call_needs_tape(call, why)
+                                             : call_follows_history(call, call->outside);
         if (call->function->options.fullgraph && !call_ends_leaves(call)) {
             fail(CB_ERR_COMPILE, "fullgraph: the function keeps a tensor that it does not return");
             return false;
@@ -293,6 +288,8 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
         if (!call->entry) return not_compiled(call, before);
         call->trace = call->entry->trace;
     }
+    if (call->entry->backward && joint_is_promised(call->entry, call->value))
+        return call_needs_tape(call, promise_followed);
     segment_note_next(call);
     segment_before_writes(call, NULL);
     if (may_launch(call))

@@ -21,6 +21,8 @@
  *   expose.c     ops on memory that the function has a pointer into run at once
  *   values.c     the values of a call: who outlives whom
  *   gradient.c   cb_backward inside of a call: one op of the trace
+ *   joint.c      cb_backward outside, of its results: what leads back is recorded with them
+ *   backward.c   that as a graph of its own, and what calls keep for it
  *   record.c     the tracer while something new happens: trace and graph grow together
  *   repeat.c     ops of a trace recorded once more
  *   number.c     numbers that change become arguments of the graph

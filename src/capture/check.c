@@ -106,7 +106,7 @@ static Compared output_of(const Entry *entry, int k) {
 static Compared mutated_of(const Entry *entry, int i, int number) {
     int v = entry->mutated[i];
     const char *path = entry->trace->value[v].path;
-    Compared it = {.place = entry->graph_output_count + i, .op = find_maker(entry->trace, v)};
+    Compared it = {.place = entry_results(entry) + i, .op = find_maker(entry->trace, v)};
     snprintf(it.name, sizeof it.name, "mutated input %d%s%s%s", number, path ? " (" : "",
              path ? path : "", path ? ")" : "");
     return it;
@@ -200,8 +200,7 @@ static bool run_both(const Entry *entry, Tensor *const *input, Tensor **shadow, 
 
 bool check_run(const Entry *entry, Tensor *const *input, Tensor **output) {
     int inputs = entry->input_count + entry->captured_count;
-    Tensor **shadow =
-        memory_alloc(sizeof *shadow * (size_t)(inputs + entry->graph_output_count + 1));
+    Tensor **shadow = memory_alloc(sizeof *shadow * (size_t)(inputs + entry_results(entry) + 1));
     if (!shadow) {
         fail_memory(0);
         return false;
@@ -211,7 +210,7 @@ bool check_run(const Entry *entry, Tensor *const *input, Tensor **output) {
     cb_scope_open(); /* of the oracle's tensors */
     bool done = run_both(entry, input, shadow, output, expected);
     Tracer *tracer = tracer_set(NULL); /* reading what the call has written to is no event of it */
-    for (int k = 0; done && k < entry->graph_output_count; k++) {
+    for (int k = 0; done && k < entry_results(entry); k++) {
         Compared it = output_of(entry, k);
         check_tensor(entry, &it, output[k], expected[k]);
         cb_keep(output[k]);
@@ -223,7 +222,7 @@ bool check_run(const Entry *entry, Tensor *const *input, Tensor **output) {
     }
     tracer_set(tracer);
     cb_scope_close();
-    for (int k = 0; done && k < entry->graph_output_count; k++) cb_scope_add(output[k]);
+    for (int k = 0; done && k < entry_results(entry); k++) cb_scope_add(output[k]);
     memory_free(shadow);
     return done;
 }

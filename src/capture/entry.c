@@ -6,7 +6,7 @@
  * Invariant: an entry, its results and its lists live in its trace's arena. */
 #include "capture/backend.h"
 #include "capture/find.h"
-#include "capture/functional.h"
+#include "capture/joint.h"
 
 #include "base/clock.h"
 #include "base/option.h"
@@ -186,17 +186,39 @@ CompileOptions entry_compile_options(const FunctionOptions *options) {
                             .fuse = options->fuse == FUSE_ON && !option_lists(OPTION_skip, "fuse")};
 }
 
+/* What is saved for gradients is an output of its own. */
+static bool add_saved(Entry *entry, const Backward *backward) {
+    if (arena_guard(entry->trace->arena)) return false;
+    entry->graph_output_count += backward->saved;
+    entry->copied = arena_new_array(entry->trace->arena, bool, entry->graph_output_count + 1);
+    return true;
+}
+
+static bool take_backward(Entry *entry, Joint *joint, const int64_t *const *stride,
+                          CompileOptions how) {
+    entry->backward = backward_new(entry, joint, stride, how);
+    return entry->backward && add_saved(entry, entry->backward);
+}
+
+int entry_results(const Entry *entry) {
+    return entry->graph_output_count - (entry->backward ? entry->backward->saved : 0);
+}
+
 static bool compile_own(Entry *entry, Call *call) {
     Recording *recording = call->recording;
     const int64_t *const *stride = entry_strides(recording, entry);
     if (!stride) return false;
     CompileOptions how = entry_compile_options(&call->function->options);
-    if (!choose_assumed(entry, call, &how)) return false;
     Graph *graph = recording->graph;
+    Joint joint = recording->joint ? *recording->joint : (Joint){.root = NULL};
+    if (!choose_assumed(entry, call, &how)) return false;
+    if (recording->joint) how.joint = &joint.graph, how.backward = &joint.backward;
     recording->graph = NULL;
     entry->executable = compile_graph(graph, stride, how);
-    if (!entry->executable) return false;
-    entry->graph = executable_plan(entry->executable)->graph;
+    if (entry->executable) entry->graph = executable_plan(entry->executable)->graph;
+    if (entry->executable && how.joint) take_backward(entry, &joint, stride, how);
+    if (joint.backward.graph) arena_free(joint.backward.graph->arena);
+    if (!entry->executable || (how.joint && !entry->backward)) return false;
     find_copied(entry);
     return true;
 }
@@ -335,6 +357,7 @@ void entry_free(Entry *entry) {
     executable_free(entry->executable);
     backend_free(entry->code);
     executable_free(entry->oracle);
+    backward_release(entry->backward);
     for (int i = 0; i < entry->captured_count; i++) tensor_destroy(entry->held[i]);
     trace_free(entry->trace);
 }

@@ -4,7 +4,7 @@
  *
  * Calls may go on meanwhile: it enters the function as they do (retire.c), and what changes after
  * an entry is appended, as its engine and times, is read as it is at that moment. */
-#include "capture/function.h"
+#include "capture/joint.h"
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -171,6 +171,29 @@ void entry_print_miss(const Entry *entry, Buffer *out) {
         put(out, "the cache had nothing of the same source\n");
 }
 
+static void print_saved(const Entry *entry, Buffer *out) {
+    for (int k = entry_results(entry); k < entry->graph_output_count; k++) {
+        const Node *node = entry->graph->output[k];
+        char meta[128], line[64];
+        Meta of = node_meta(node);
+        meta_format(&of, meta, sizeof meta);
+        site_format(node->origin.site, line, sizeof line);
+        putf(out, "    saved: %s of %s (%s)\n", meta, op_info(node->op)->name, line);
+    }
+}
+
+/* What leads back from the results, and what that takes. */
+static void print_backward(const Entry *entry, Buffer *out) {
+    const Backward *backward = entry->backward;
+    if (!backward) return;
+    put(out, "  ");
+    backward_print(backward, out);
+    put(out, "\n");
+    print_saved(entry, out);
+    const Executable *executable = atomic_load(&backward->executable);
+    if (executable) print_steps(executable, out);
+}
+
 static void print_plan(const Entry *entry, Buffer *out) {
     const Plan *plan = executable_plan(entry->executable);
     ExecutableInfo info = executable_info(entry->executable);
@@ -179,6 +202,7 @@ static void print_plan(const Entry *entry, Buffer *out) {
     print_refusals(plan, out);
     put(out, "  memory traffic: ");
     report_memory(entry->executable, out);
+    print_backward(entry, out);
     Buffer speed = buffer_new(out->arena);
     if (entry_print_speed(entry, "; ", &speed)) putf(out, "  a call: %s\n", buffer_text(&speed));
     putf(out, "  engine: %s", report_engine(entry->executable));

@@ -11,7 +11,8 @@
  *
  * Small tensors that the call itself has made of no op (cb_from_data) are constants but with
  * freeze=0, wherever they lie in memory: the entry remembers their bytes. When those change once,
- * the tensor is an input from then on. */
+ * the tensor is an input from then on. Nothing is frozen where somebody may go back from the
+ * results: gradients are wanted of what trains. */
 #include "capture/functional.h"
 
 #include "nn/module.h"
@@ -162,7 +163,7 @@ bool frozen_choose(Entry *entry, const Call *call, CompileOptions *options) {
     const Function *function = call->function;
     Arena *arena = entry->trace->arena;
     retire_stale(entry, call);
-    if (function->options.freeze == FREEZE_NONE) return true;
+    if (function->options.freeze == FREEZE_NONE || call->recording->joint) return true;
     Choice choice = {.entry = entry,
                      .call = call,
                      .by_storage =

@@ -41,9 +41,27 @@ bool functional_follows(Recording *recording, const Node *node) {
     return recording->followed[node->id];
 }
 
+int functional_outside(Recording *recording, const Node *node) {
+    const Graph *graph = recording->graph;
+    int nodes = length(graph->node);
+    bool *reached = arena_new_array(graph->arena, bool, nodes + 1);
+    for (int i = 0; i < length(recording->foreign); i++) {
+        reached[recording->foreign[i].node->id] = true;
+        grad_reach(graph, 0, nodes, reached);
+        if (reached[node->id]) return recording->foreign[i].value;
+    }
+    return NO_VALUE;
+}
+
 /* Before anything is made of it: gradients go back to it. */
 static void follow_from(Recording *recording, const Node *node) {
     if (!functional_follows(recording, node)) recording->followed[node->id] = true;
+}
+
+/* Its node now has a history of ops outside. */
+static void add_foreign(Recording *recording, int value, Node *node) {
+    push(recording->graph->arena, recording->foreign, ((LeafNode){value, node}));
+    follow_from(recording, node);
 }
 
 /* Its node now is one that gradients come to. */
@@ -91,7 +109,8 @@ int functional_add(Recording *recording, ValueKind kind, const Tensor *x) {
     functional.node = graph_input(recording->graph, &value.meta);
     int number = add_value(recording, &value, &functional);
     if (kind == VALUE_IS_CAPTURED) push(recording->graph->arena, recording->captured, number);
-    if (value.foreign) follow_from(recording, functional.node);
+    if (value.foreign) add_foreign(recording, number, functional.node);
+    recording->value[number].promised = tape_is_promised(x);
     if (!value.tracked) return number;
     recording->value[number].history = x->history;
     recording->value[number].leaf = find_leaf(recording, number);
@@ -311,10 +330,10 @@ bool functional_shares(Recording *recording, int value) {
     return shares;
 }
 
-bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
-                         const int *value, int count, Node **gradient) {
+bool functional_gradients(Recording *recording, Node *const *y, Node *const *g, int outputs,
+                          const int *value, int count, Node **gradient) {
     Graph *graph = recording->graph;
-    Node *y = functional_node(recording, root), **by = NULL, *g = cotangent(recording, y, seed);
+    Node **by = NULL;
     LeafNode *wrt = NULL;
     for (int k = 0; k < count; k++) {
         const TraceValue *traced = &recording->trace->value[value[k]];
@@ -322,6 +341,7 @@ bool functional_backward(Recording *recording, int root, const TraceOperand *see
         if (traced->kind == VALUE_IS_RESULT && traced->tracked &&
             !stands_apart(recording, value[k]))
             push(graph->arena, wrt, ((LeafNode){k, now}));
+        if (traced->foreign) push(graph->arena, wrt, ((LeafNode){k, now}));
         for (int i = 0; i < length(recording->leaf); i++)
             if (recording->leaf[i].value == recording->value[value[k]].leaf)
                 push(graph->arena, wrt, ((LeafNode){k, recording->leaf[i].node}));
@@ -329,12 +349,20 @@ bool functional_backward(Recording *recording, int root, const TraceOperand *see
     }
     Node **got = arena_new_array(graph->arena, Node *, length(wrt) + 1);
     for (int i = 0; i < length(wrt); i++) push(graph->arena, by, wrt[i].node);
-    if (!graph_grad(graph, &y, &g, 1, by, length(wrt), got)) return false;
+    if (!graph_grad(graph, y, g, outputs, by, length(wrt), got)) return false;
     for (int i = 0; i < length(wrt); i++) {
         Node **sum = &gradient[wrt[i].value];
         if (got[i]) *sum = *sum ? call2(graph, OP_add, *sum, got[i]) : got[i];
     }
-    for (int k = 0; k < count && !tracked; k++) gradient[k] = call1(graph, OP_detach, gradient[k]);
+    return true;
+}
+
+bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
+                         const int *value, int count, Node **gradient) {
+    Node *y = functional_node(recording, root), *g = cotangent(recording, y, seed);
+    if (!functional_gradients(recording, &y, &g, 1, value, count, gradient)) return false;
+    for (int k = 0; k < count && !tracked; k++)
+        gradient[k] = call1(recording->graph, OP_detach, gradient[k]);
     return true;
 }
 
@@ -466,5 +494,5 @@ void functional_assign(Recording *recording, int target, const TraceOperand *ope
     recording->value[at].node = value;
     recording->value[at].version++;
     if (written->tracked) add_leaf(recording, at);
-    if (written->foreign) follow_from(recording, value);
+    if (written->foreign) add_foreign(recording, at, value);
 }

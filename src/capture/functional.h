@@ -28,6 +28,7 @@ typedef struct FunctionalValue {
     int leaf;    /* the first value that is the same leaf; itself where there is no other one */
     const History *history; /* of a leaf */
     bool cut;               /* a view through which no gradient comes */
+    bool promised;          /* from outside, with a history that nobody can go back over yet */
 } FunctionalValue;
 
 /* One of the nodes that a leaf has been, or a value that stands apart. Under fullgraph a leaf is
@@ -45,19 +46,24 @@ typedef struct Models {
     bool new_sizes;       /* nor over other sizes */
 } Models;
 
+typedef struct Joint Joint; /* joint.h */
+
 struct Recording {
     Trace *trace;           /* owned, until an entry takes it */
     Graph *graph;           /* its arena is owned, until it is compiled */
     FunctionalValue *value; /* vec, by value number, in the graph's arena */
     int place;              /* of its ops so far (tensor/place.h) */
     LeafNode *leaf;         /* vec, in the graph's arena */
+    LeafNode *foreign;      /* the same of what has a history of ops outside */
     bool *followed;         /* vec, by node id, of nodes so far: functional_follows */
     bool *apart; /* by value, of apart_count: its nodes are no other value's, as leaves' */
     int apart_count;
+    bool joins;        /* its results may lead back to what has a history outside (joint.h) */
     bool tracks;       /* the call began where gradients are wanted */
     bool quiet;        /* the op that is being recorded has none: TraceOp.quiet */
     int *captured;     /* vec, in the graph's arena: as an entry's */
     Models models;
+    Joint *joint; /* in the graph's arena: what leads back from its results; NULL: nothing does */
 };
 
 /* Room for as many ops and values as are known, since what vectors outgrow stays with the entry;
@@ -72,8 +78,13 @@ int functional_apply(Recording *recording, const TraceOp *op, Attrs *attrs);
  * there is none; tracked: a gradient comes through them. False with an error. */
 bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
                          const int *value, int count, Node **gradient);
+/* The same of several nodes, each with its gradient. */
+bool functional_gradients(Recording *recording, Node *const *y, Node *const *g, int outputs,
+                          const int *value, int count, Node **gradient);
 /* Do gradients go back from the node to a leaf, or to what is foreign? */
 bool functional_follows(Recording *recording, const Node *node);
+/* The first value with a history of ops outside that the node's gradient leads to, or NO_VALUE. */
+int functional_outside(Recording *recording, const Node *node);
 /* Does a gradient by the node of this tracked result miss some of its uses, or have others'? */
 bool functional_shares(Recording *recording, int value);
 /* A gradient as the next value. */
@@ -108,6 +119,8 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
 Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
 /* OP_backward of {y, its gradient or NULL}. False: an error, or the call is eager. */
 bool record_backward(Call *call, const GoingBack *back, const cb_operand *input);
+/* The tensors from outside that require a gradient, each by one name: a vec. */
+int *record_leaves(const Recording *recording);
 int record_value(Call *call, Tensor *x); /* its number; < 0: error or no memory */
 /* Of an output; NO_VALUE: no memory. */
 int record_output(Call *call, Tensor *x, bool own);

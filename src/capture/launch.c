@@ -4,7 +4,7 @@
  * function's shells (entry_settle), or new tensors when the function itself did not run
  * (entry_call). */
 #include "capture/backend.h"
-#include "capture/functional.h"
+#include "capture/joint.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -225,6 +225,18 @@ static int call_ops(const Entry *entry, Tensor **value, Tensor **output, bool ef
     return count;
 }
 
+/* To what is returned: nothing else lives on under fullgraph, but leaves' gradients. */
+static void hand_histories(const Entry *entry, History *kept, Tensor *const *output, int count) {
+    const Trace *trace = entry->trace;
+    if (!kept) return;
+    for (int k = 0; k < count; k++) {
+        int root = backward_root(entry->backward, trace->output[k]);
+        if (root >= 0 && first_output(trace, k) == k)
+            output[k]->history = backward_history(kept, root);
+    }
+    backward_drop(kept);
+}
+
 static int call_values(const Entry *entry, Tensor **value, Tensor **graph_output, Tensor **output) {
     char detail[160];
     leaves_find(entry, value);
@@ -233,12 +245,15 @@ static int call_values(const Entry *entry, Tensor **value, Tensor **graph_output
         return call_ops(entry, value, output, true);
     }
     cb_status before = cb_error_status();
-    if (!entry_run(entry, value, NULL, graph_output)) {
+    RandomState random;
+    History *kept;
+    if (!entry_run_kept(entry, value, NULL, graph_output, &random, &kept)) {
         bool effects = entry_has_effects(entry);           /* which are not done twice */
         if (before == CB_OK && !effects) cb_clear_error(); /* the op says it, at its own line */
         return call_ops(entry, value, output, !effects);
     }
     int count = make_results(entry, value, graph_output, output);
+    hand_histories(entry, kept, output, count);
     Made made = {value, graph_output, output};
     if (count >= 0 && !leaves_take(entry, value, leaf_result, &made)) count = cb_error_status();
     for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);

@@ -30,6 +30,7 @@ Recording *recording_new(const Call *call) {
         recording->graph->ambient = call->ambient;
         recording->place = PLACE_NOWHERE;
         recording->tracks = call->grad;
+        recording->joins = joint_wanted(call->function);
         recording->trace = trace_new();
         if (recording->trace && functional_reserve(recording, sizes_find_known(call)))
             return recording;
@@ -181,10 +182,13 @@ static int find_foreign(const Recording *recording, const TraceOperand *input, i
     return NO_VALUE;
 }
 
-/* Its result has a history that goes on from such a one. */
+/* Its result has a history that goes on from such a one, which no graph has. */
 static bool follows_foreign(const Recording *recording, const TraceOp *op) {
-    return find_foreign(recording, op->input, op->input_count) != NO_VALUE &&
-           recording->trace->value[op->result].tracked;
+    bool follows = false;
+    for (int i = 0; i < op->input_count; i++)
+        if (is_foreign(recording, &op->input[i]))
+            follows |= !recording->joins || recording->value[op->input[i].value].promised;
+    return follows && recording->trace->value[op->result].tracked;
 }
 
 int record_op(Recording *recording, TraceOp op) {
@@ -362,8 +366,7 @@ Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value) {
 
 /* ---- gradients ----------------------------------------------------------------------------- */
 
-/* The tensors from outside that require a gradient, each by one name. */
-static int *list_leaves(const Recording *recording) {
+int *record_leaves(const Recording *recording) {
     const Trace *trace = recording->trace;
     int *list = NULL;
     for (int v = 0; v < length(trace->value); v++)
@@ -410,11 +413,22 @@ static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const i
     if (!y->tracked && !tape_refuses_untracked(back->what)) return NO_VALUE;
     if (!tape_fits(back->what, &y->meta, seed)) return NO_VALUE;
     if (RECORD_GUARD(recording)) return OUT_OF_MEMORY;
-    const int *leaves = how.leaves ? list_leaves(recording) : NULL;
+    const int *leaves = how.leaves ? record_leaves(recording) : NULL;
     if (!record_gradients(recording, *op, how, leaves ? leaves : list,
                           how.leaves ? length(leaves) : back->count))
         return NO_VALUE;
     return call_reserve(call, length(recording->trace->value)) ? 0 : OUT_OF_MEMORY;
+}
+
+/* A value with a history of ops outside that gradients are to go on to, or are recorded with, or
+ * that was written to meanwhile; NO_VALUE: there is none. */
+static int find_outside(Call *call, const GoingBack *back, const TraceOperand *input) {
+    Recording *recording = call->recording;
+    int direct = find_foreign(recording, input, back->graph ? 2 : 1);
+    if (direct != NO_VALUE || RECORD_GUARD(recording)) return direct;
+    int v = functional_outside(recording, functional_node(recording, input[0].value));
+    bool listed = back->wrt && v != NO_VALUE && !recording->value[v].version;
+    return listed && !recording->value[v].promised ? NO_VALUE : v;
 }
 
 static int record_back(Call *call, const GoingBack *back, const cb_operand *input) {
@@ -426,7 +440,7 @@ static int record_back(Call *call, const GoingBack *back, const cb_operand *inpu
     for (int i = 0; i < 2; i++)
         if (!resolve(call, &input[i], &next.input[i], &why)) return why;
     /* The seed's history is the gradients', where they have one. */
-    call->outside = find_foreign(call->recording, next.input, back->graph ? 2 : 1);
+    call->outside = find_outside(call, back, next.input);
     if (call->outside != NO_VALUE) return FOLLOWS_FOREIGN;
     for (int k = 0; k < back->count; k++) {
         list[k] = record_value(call, back->wrt[k]);

@@ -8,7 +8,7 @@
  *     graph 0: 1 input, 267 tensors of its own, 267 of them constants; 175 ops
  *       steps: 58, eager would launch 175; they move 215.7 MB, eager 426.0 MB (2.0x)
  *       ... */
-#include "capture/function.h"
+#include "capture/joint.h"
 
 #include "nn/module.h"
 #include "report/report.h"
@@ -138,6 +138,7 @@ static void put_totals(const Entry *entry, Buffer *out) {
     put_count(out, length(plan->step) + plan->copies, "step");
     putf(out, ", eager would launch %d\n  a call moves ", plan->kernels_eager);
     report_memory(entry->executable, out);
+    if (entry->backward) put(out, "  "), backward_print(entry->backward, out), put(out, "\n");
     Buffer speed = buffer_new(out->arena);
     if (entry_print_speed(entry, "\n    ", &speed))
         putf(out, "  a call takes %s\n", buffer_text(&speed));

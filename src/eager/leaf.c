@@ -16,7 +16,8 @@ Tensor **tape_gradient(const Tensor *x) {
 }
 
 History *tape_promise(const Tensor *x) {
-    TapeNode *node = tape_node_new(OP_none, 0, x);
+    Meta meta = tensor_meta(x);
+    TapeNode *node = tape_node_new(TAPE_OP, OP_none, 0, &meta);
     if (!node) return NULL;
     node->ended = node->promised = true;
     return &node->history;
@@ -47,7 +48,8 @@ static bool leaf_begin(Tensor *x) {
         tape_node(x)->ended = false;
         return true;
     }
-    TapeNode *leaf = tape_node_new(OP_none, 0, x);
+    Meta meta = tensor_meta(x);
+    TapeNode *leaf = tape_node_new(TAPE_OP, OP_none, 0, &meta);
     if (!leaf) return false;
     x->history = &leaf->history;
     return true;

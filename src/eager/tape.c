@@ -24,11 +24,6 @@ static _Atomic int64_t leaves; /* that live, in the process */
 
 /* ---- lifetime ------------------------------------------------------------------------------- */
 
-static TapeNode *retain(TapeNode *node) {
-    atomic_fetch_add_explicit(&node->history.references, 1, memory_order_relaxed);
-    return node;
-}
-
 static bool is_last(TapeNode *node) {
     return atomic_fetch_sub_explicit(&node->history.references, 1, memory_order_acq_rel) == 1;
 }
@@ -40,23 +35,27 @@ static void free_nodes(History *history) {
     while (first) {
         TapeNode *node = first;
         first = node->next;
+        for (int i = 0; i < node->saves; i++)
+            if (node->saved[i].storage) storage_release(node->saved[i].storage);
         for (int i = 0; i < node->count; i++) {
             TapeNode *producer = node->producer[i];
-            if (node->saved[i].storage) storage_release(node->saved[i].storage);
             if (!producer || !is_last(producer)) continue;
             producer->next = first;
             first = producer;
         }
         if (node->op == OP_none) atomic_fetch_sub(&leaves, 1);
         if (node->entry) eager_release(node->entry);
+        if (node->steps) node->steps->free(node->state);
         tensor_destroy(node->gradient);
         memory_free(node);
     }
 }
 
-TapeNode *tape_node_new(Op op, int count, const Tensor *x) {
-    size_t words = op == OP_none ? 0 : op_info(op)->word_count;
-    size_t bytes = sizeof(TapeNode) + sizeof(Saved) * (size_t)count + sizeof(int64_t) * words;
+TapeNode *tape_node_new(TapeKind kind, Op op, int count, const Meta *meta) {
+    int saves = kind == TAPE_OP ? count : 0;
+    size_t words = kind != TAPE_OP || op == OP_none ? 0 : op_info(op)->word_count;
+    size_t bytes = sizeof(TapeNode) + sizeof(Saved) * (size_t)saves +
+                   sizeof(TapeNode *) * (size_t)count + sizeof(int64_t) * words;
     TapeNode *node = memory_zalloc(bytes);
     if (!node) {
         fail_memory(bytes);
@@ -64,11 +63,14 @@ TapeNode *tape_node_new(Op op, int count, const Tensor *x) {
     }
     atomic_init(&node->history.references, 1);
     node->history.free = free_nodes;
+    node->kind = kind;
     node->op = op;
     node->count = count;
+    node->saves = saves;
     node->site = site_current();
-    node->meta = tensor_meta(x);
-    node->word = (int64_t *)(void *)&node->saved[count];
+    node->meta = *meta;
+    node->producer = (TapeNode **)(void *)&node->saved[saves];
+    node->word = (int64_t *)(void *)&node->producer[count];
     if (op == OP_none) atomic_fetch_add(&leaves, 1);
     return node;
 }
@@ -139,7 +141,8 @@ Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const 
         eager_release(entry);
         return y;
     }
-    TapeNode *node = entry ? tape_node_new(op, count, y) : NULL;
+    Meta meta = tensor_meta(y);
+    TapeNode *node = entry ? tape_node_new(TAPE_OP, op, count, &meta) : NULL;
     if (!node) {
         if (entry) eager_release(entry);
         tensor_destroy(y);
@@ -153,7 +156,7 @@ Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const 
         if (!x) node->saved[i].number = input[i];
         if (x) node->saved[i].meta = tensor_meta(x);
         if (x && needs.read >> i & 1) save(&node->saved[i], x);
-        if (needs.produced >> i & 1) node->producer[i] = retain(tape_node(x));
+        if (needs.produced >> i & 1) node->producer[i] = tape_retain(tape_node(x));
     }
     y->history = &node->history;
     return y;
@@ -186,6 +189,7 @@ Tensor *tape_dropout(Tensor *x, const Attrs *attrs) {
 typedef struct TapeVisit {
     TapeNode *node;
     Tensor *gradient; /* so far, in the walk's scope */
+    Tensor **given;   /* of TAPE_TOGETHER in its place: by result, when one came */
     int next;         /* operand to look at */
     bool wanted;      /* its gradient is asked for, or leads to what is */
     bool leads;       /* an operand's gradient is wanted */
@@ -324,7 +328,7 @@ static bool record_gradient(TapeNode *node, Tensor *g, Tensor **output) {
     return done;
 }
 
-static bool step(TapeWalk *walk, const TapeVisit *visit) {
+static bool step_op(TapeWalk *walk, const TapeVisit *visit) {
     TapeNode *node = visit->node;
     Tensor *output[OP_MAX_INPUTS], *g = visit->gradient;
     int outputs = 0;
@@ -340,6 +344,49 @@ static bool step(TapeWalk *walk, const TapeVisit *visit) {
         if (producer->wanted && !add(walk, producer, to)) return false;
     }
     return true;
+}
+
+/* One of several results: they are gone over at once, behind the last of them. */
+static bool step_part(TapeWalk *walk, const TapeVisit *visit) {
+    TapeVisit *together = &walk->order[number_of(walk, visit->node->producer[0])];
+    cb_operand g = cb_operand_tensor(visit->gradient);
+    if (!together->given)
+        together->given = arena_new_array(walk->arena, Tensor *, together->node->part + 1);
+    Tensor **given = &together->given[visit->node->part];
+    *given = tensor_contiguous(visit->gradient) ? visit->gradient
+                                                : eager_apply(OP_contiguous, &g, 1, &attrs_none);
+    return *given;
+}
+
+/* The gradients of a compiled function are no ops. */
+static bool refuse_second(void) {
+    fail(CB_ERR_ARGUMENT,
+         "grad_graph: it comes to a compiled function, whose gradients are compiled and have none: "
+         "compile it with \"backward=tape\"");
+    return false;
+}
+
+static bool step_together(TapeWalk *walk, const TapeVisit *visit) {
+    TapeNode *node = visit->node;
+    Tensor **output = arena_new_array(walk->arena, Tensor *, node->count + 1);
+    if (walk->graph) return refuse_second();
+    if (!node->steps->go_back(node->state, visit->given, output)) return false;
+    for (int i = 0; i < node->count; i++) {
+        TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
+        if (output[i] && producer->wanted && !add(walk, producer, output[i])) return false;
+    }
+    return true;
+}
+
+static bool step(TapeWalk *walk, const TapeVisit *visit) {
+    switch (visit->node->kind) {
+    case TAPE_PART:
+        return step_part(walk, visit);
+    case TAPE_TOGETHER:
+        return step_together(walk, visit);
+    default:
+        return step_op(walk, visit);
+    }
 }
 
 /* A tensor that outlives the walk, and shares its elements with nobody. */
@@ -385,7 +432,8 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
     walk->order[last].gradient = g;
     for (int i = last; i >= 0; i--) {
         TapeVisit *visit = &walk->order[i];
-        if (!visit->gradient) continue; /* no gradient came this way: a 0 in the table */
+        if (!visit->gradient && !visit->given)
+            continue; /* no gradient came this way: a 0 in the table */
         if (visit->node->promised) return refuse_promise(visit->node);
         if (visit->leads && !step(walk, visit)) return false;
         bool leaf = visit->node->op == OP_none && !back->wrt;

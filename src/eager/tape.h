@@ -21,6 +21,20 @@ Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const 
 /* Dropout that draws, as ops that each have a gradient: the mask is one of them. */
 Tensor *tape_dropout(Tensor *x, const Attrs *attrs);
 
+/* Results that were computed together, by something that knows the way back from all of them
+ * (together.c). */
+typedef struct TogetherSteps {
+    /* given[k]: the gradient of result k, contiguous; NULL: none came. out[i]: by source i, in the
+     * scope; NULL: none. False with an error. */
+    bool (*go_back)(void *state, Tensor *const *given, Tensor **out);
+    void (*free)(void *state);
+} TogetherSteps;
+/* The history of what computed them from sources, whose histories it holds on to; state is taken
+ * over. NULL with an error: no memory, and state is still the caller's. */
+History *tape_together(const TogetherSteps *steps, void *state, Tensor *const *source, int count);
+/* Of result k, which op gave at site: holds on to `together`. NULL with an error: no memory. */
+History *tape_part(History *together, int k, const Meta *meta, Op op, Site site);
+
 /* For tensors of the library: what comes out is kept. */
 bool tape_go_back(const GoingBack *back, Tensor **out);
 /* The gradients of an op as ops that are recorded (tape_ops.c): input are its operands with their

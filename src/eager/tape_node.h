@@ -13,10 +13,15 @@ typedef struct Saved { /* an operand that the gradient reads */
     cb_operand number;
 } Saved;
 
+/* How a node hands gradients on: by the gradient of its op; or it is one of several results that
+ * were computed together, or what computed them (together.c). */
+typedef enum __attribute__((packed)) TapeKind { TAPE_OP, TAPE_PART, TAPE_TOGETHER } TapeKind;
+
 typedef struct TapeNode TapeNode;
 struct TapeNode {
     History history; /* first */
-    Op op;           /* OP_none: a leaf */
+    TapeKind kind;
+    Op op; /* OP_none: a leaf. Of a part: that gave the result */
     Site site;
     EagerEntry *entry;
     GradientNeeds needs;
@@ -25,15 +30,24 @@ struct TapeNode {
     bool ended;       /* a leaf that is none any more */
     bool promised;    /* no leaf: what it was computed from is not known (tape_promise) */
     int count;
-    TapeNode *producer[OP_MAX_INPUTS]; /* by operand: NULL: it needs no gradient */
-    TapeNode *next;                    /* among those that are being freed */
-    int64_t *word;                     /* attributes, behind saved */
-    Saved saved[];                     /* by operand */
+    TapeNode **producer; /* by operand: NULL: it needs no gradient. Behind saved */
+    TapeNode *next;      /* among those that are being freed */
+    int64_t *word;       /* attributes, behind producer */
+    int part;            /* of a part: which result it is */
+    const TogetherSteps *steps; /* of what computed several, for which `state` is theirs */
+    void *state;
+    int saves;     /* of TAPE_OP: count */
+    Saved saved[]; /* by operand */
 };
 
 static inline TapeNode *tape_node(const Tensor *x) { return (TapeNode *)(void *)x->history; }
 
-/* Of op's result x, or of x as a leaf (OP_none, no operands). NULL with an error: no memory. */
-TapeNode *tape_node_new(Op op, int count, const Tensor *x);
+static inline TapeNode *tape_retain(TapeNode *node) {
+    history_retain(&node->history);
+    return node;
+}
+
+/* Of op's result, or of a leaf (OP_none, no operands). NULL with an error: no memory. */
+TapeNode *tape_node_new(TapeKind kind, Op op, int count, const Meta *meta);
 
 #endif

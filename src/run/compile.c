@@ -1,6 +1,7 @@
 /* The pipeline: a graph becomes an executable.
  *
  *     graph_optimize   the passes of graph/pass.def                     graph -> graph
+ *     graph_partition  of a joint one: the gradients wait               graph -> graph, graph
  *     graph_copy       what is needed of a large one                    graph -> graph
  *     constants_make   compute what frozen arguments alone determine    graph -> constants
  *     plan_build       fuse, lower to loops, place temporaries          graph -> plan
@@ -69,8 +70,23 @@ static bool optimize(Graph *graph, CompileOptions options, Recorded *recorded) {
     if (arena_guard(graph->arena)) return false;
     if (options.report) graph_eager_cost(graph, &recorded->kernels_eager, &recorded->bytes_eager);
     recorded->start = clock_ms();
+    for (int i = 0; options.joint && i < length(options.joint->gradient); i++)
+        push(graph->arena, graph->output, options.joint->gradient[i]);
     graph->frozen = options.frozen;
     run_passes(graph, options);
+    return true;
+}
+
+/* False: memory ran out. */
+static bool part_gradients(Graph *graph, CompileOptions options) {
+    if (!options.joint) return true;
+    Arena *arena = arena_new();
+    if (!arena || arena_guard(arena) || arena_guard(graph->arena)) {
+        arena_free(arena);
+        options.backward->graph = NULL;
+        return false;
+    }
+    graph_partition(graph, options.joint, arena, options.backward);
     return true;
 }
 
@@ -138,7 +154,7 @@ Executable *compile_graph(Graph *graph, const int64_t *const *input_stride,
     Constants constants = {0};
     Recorded recorded = {0};
     Arena *arena = graph->arena;
-    bool optimized = optimize(graph, options, &recorded);
+    bool optimized = optimize(graph, options, &recorded) && part_gradients(graph, options);
     if (optimized) graph = move_needed(graph);
     Arena *of_graph = graph->arena, *moved = of_graph == arena ? NULL : of_graph;
     Arena *home = optimized ? home_of_plan(graph, options) : NULL;

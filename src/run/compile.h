@@ -3,7 +3,7 @@
 #ifndef CARBIDE_RUN_COMPILE_H
 #define CARBIDE_RUN_COMPILE_H
 
-#include "graph/graph.h"
+#include "graph/partition.h"
 #include "run/execute.h"
 
 typedef struct CompileOptions {
@@ -20,6 +20,10 @@ typedef struct CompileOptions {
     const bool *frozen;   /* by argument: its elements never change, now or later; NULL: none is
                            * known to */
     Tensor *const *value; /* with frozen: the arguments */
+    const JointGraph *joint; /* or NULL: the gradients of the graph's outputs go, behind the passes,
+                              * to a graph of their own, in an arena of its own that is the
+                              * caller's, also on failure, where it is not NULL: */
+    BackwardGraph *backward;
 } CompileOptions;
 
 /* Takes over the graph's arena, also on failure, which is NULL and means that memory ran out.

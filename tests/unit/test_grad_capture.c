@@ -580,7 +580,7 @@ static cb_tensor *scaled(cb_tensor *x) { return cb_mul(cb_exp(x), 2); }
 /* A result with a history is never given without it. */
 static void what_is_gone_back_over_outside(void **state) {
     (void)state;
-    cb_function *fast = cb_compile(scaled, NULL), *back = cb_compile(squares, NULL);
+    cb_function *fast = cb_compile(scaled, "backward=tape"), *back = cb_compile(squares, NULL);
     cb_tensor *x = cb_requires_grad_(cb_zeros(cb_dims(2), CB_F64), true);
     for (int i = 1; i < 4; i++) {
         cb_backward(cb_sum(cb_call(fast, x)), NULL);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#define BY_TAPE "backend=vm, backward=tape"
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
 
@@ -83,11 +84,11 @@ static void left_histories_are_named(void **state) {
     (void)state;
     w = cb_requires_grad_(cb_ones(cb_dims(3), CB_F64), true);
     cb_tensor *x = cb_mul(cb_ones(cb_dims(3), CB_F64), 2), *out[2];
-    cb_function *fast = cb_compile_n(loss_and_metric, NULL, "backend=vm");
+    cb_function *fast = cb_compile_n(loss_and_metric, NULL, BY_TAPE);
     for (int i = 0; i < 3; i++) assert_int_equal(cb_call_n(fast, &x, 1, out, 2), 2);
     assert_int_equal(cb_stats(fast).eager_calls, 3);
     expect_told(fast, "result 1, of amax at test_grad_reasons.c:");
-    fast = cb_compile_n(loss_and_metric, NULL, "backend=vm, fullgraph=1");
+    fast = cb_compile_n(loss_and_metric, NULL, BY_TAPE ", fullgraph=1");
     assert_true(cb_call_n(fast, &x, 1, out, 2) < 0);
     expect_error("has a history that nothing went back over: cb_detach it, or call cb_backward");
     cb_function_free(fast);
@@ -103,7 +104,7 @@ static void resets_forget_histories(void **state) {
     (void)state;
     w = cb_requires_grad_(cb_ones(cb_dims(3), CB_F64), true);
     cb_tensor *plain = cb_full(cb_dims(3), 2, CB_F64), *foreign = cb_mul(w, 3.0);
-    cb_function *fast = cb_compile(takes_w_times, "backend=vm");
+    cb_function *fast = cb_compile(takes_w_times, BY_TAPE);
     for (int round = 0; round < 2; round++) {
         for (int call = 0; call < 2; call++) assert_non_null(cb_call(fast, foreign));
         assert_non_null(cb_call(fast, plain));

@@ -406,13 +406,15 @@ static void reasons_name_who_is_to_blame(void **state) {
     told_line = __LINE__ + 1;
     cb_tensor *y = cb_mul(w, 2);
     outer = y;
-    expect_told(cb_compile(gradient_of, NULL), cb_compile(gradient_of, "fullgraph=1"), y,
+    expect_told(cb_compile(gradient_of, "backward=tape"),
+                cb_compile(gradient_of, "backward=tape, fullgraph=1"), y,
                 "input 0 is the result of mul at ", ": take cb_detach of it");
-    expect_told(cb_compile(gradient_of_outer, NULL), cb_compile(gradient_of_outer, "fullgraph=1"),
-                x, "a tensor that the function finds is the result of mul at ", ": take");
+    expect_told(cb_compile(gradient_of_outer, "backward=tape"),
+                cb_compile(gradient_of_outer, "backward=tape, fullgraph=1"), x,
+                "a tensor that the function finds is the result of mul at ", ": take");
     cb_module *net = cb_module_new("Scaled", gradient_of_own, NULL);
     cb_module_buffer(net, "scale", y);
-    expect_told(cb_compile(net), cb_compile(net, "fullgraph=1"), x,
+    expect_told(cb_compile(net, "backward=tape"), cb_compile(net, "backward=tape, fullgraph=1"), x,
                 "scale is the result of mul at ",
                 ": take cb_detach of it, and cb_requires_grad_ where");
     cb_module_free(net);
@@ -425,10 +427,11 @@ static void reasons_name_who_is_to_blame(void **state) {
                 cb_compile(clears_an_error, "fullgraph=1"), x, "an op failed: ", ": matmul: ");
 }
 
-/* Never a result without its history: what is compiled runs op by op, and says so. */
+/* Never a result without its history: what may not compile that runs op by op, and says so. */
 static void compiled_functions_run_eagerly(void **state) {
     (void)state;
-    cb_function *fast = cb_compile(twice, NULL), *whole = cb_compile(twice, "fullgraph=1");
+    cb_function *fast = cb_compile(twice, "backward=tape"),
+                *whole = cb_compile(twice, "backward=tape, fullgraph=1");
     cb_tensor *w = leaf(VALUES(CB_F64, 1, 2)), *y = cb_call(fast, w);
     assert_true(cb_requires_grad(y));
     assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);

@@ -1,0 +1,362 @@
+/* What leads back from the results of an entry: compiled when it is first asked for, and what each
+ * call keeps for it.
+ *
+ * In: a graph of gradients (graph/partition.c), and by call the tensors that it reads, with the
+ * versions that they had. Out: the gradients by the entry's sources, for the tape. */
+#include "capture/joint.h"
+
+#include "base/memory.h"
+#include "eager/tape_node.h"
+#include "report/report.h"
+#include <string.h>
+
+/* Kept of one call. */
+typedef struct Kept {
+    Backward *backward;
+    RandomState random; /* that its first draw took */
+    History **part;     /* by root */
+    Tensor **x;         /* by what is read: of inputs and saved; NULL: a number, or given */
+    uint64_t *version;
+    cb_operand *number;
+} Kept;
+
+/* ---- what calls share ------------------------------------------------------------------------ */
+
+static const TraceOp *find_op(const Trace *trace, int value) {
+    for (int i = length(trace->op) - 1; i >= 0; i--)
+        if (!trace->op[i].back && trace->op[i].result == value) return &trace->op[i];
+    return NULL;
+}
+
+static void list_roots(Backward *backward, const Entry *entry, const int *root) {
+    backward->roots = length(root);
+    backward->root = arena_new_array(backward->arena, BackwardRoot, length(root) + 1);
+    for (int i = 0; i < length(root); i++) {
+        const TraceOp *op = find_op(entry->trace, root[i]);
+        Site site = op ? op->site : (Site){0};
+        site.path = NULL; /* which is the trace's */
+        backward->root[i] = (BackwardRoot){root[i], op ? op->op : OP_backward, site,
+                                           entry->trace->value[root[i]].meta};
+    }
+}
+
+static void list_inputs(Backward *backward, const Entry *entry) {
+    int count = entry->input_count + entry->captured_count;
+    backward->inputs = count;
+    backward->input = arena_new_array(backward->arena, int, count + 1);
+    backward->dtype = arena_new_array(backward->arena, cb_dtype, count + 1);
+    for (int k = 0; k < count; k++) {
+        backward->input[k] = k < entry->input_count ? k : entry->captured[k - entry->input_count];
+        backward->dtype[k] = entry->graph->input[k]->dtype;
+    }
+}
+
+/* Of what the graph reads: inputs lie as they did, the others are contiguous. */
+static void list_strides(Backward *backward, const int64_t *const *stride) {
+    int count = length(backward->read);
+    const int64_t **list = arena_new_array(backward->arena, const int64_t *, count + 1);
+    for (int i = 0; i < count; i++) {
+        const int64_t *from = backward->read[i].kind == READS_INPUT && stride
+                                  ? stride[backward->read[i].number]
+                                  : NULL;
+        if (!from) continue;
+        size_t bytes = sizeof *from * (size_t)CB_MAX_RANK;
+        list[i] = memcpy(arena_alloc(backward->arena, bytes), from, bytes);
+    }
+    backward->stride = (const int64_t *const *)list;
+}
+
+static void describe(Backward *backward, const Entry *entry, const Joint *joint,
+                     const int64_t *const *stride) {
+    Arena *arena = backward->arena;
+    for (int i = 0; i < length(joint->backward.read); i++) {
+        push(arena, backward->read, joint->backward.read[i]);
+        backward->saved += joint->backward.read[i].kind == READS_SAVED;
+    }
+    backward->sources = length(joint->source);
+    backward->source = arena_new_array(arena, int, backward->sources + 1);
+    for (int i = 0; i < backward->sources; i++) backward->source[i] = joint->source[i];
+    list_roots(backward, entry, joint->root);
+    list_inputs(backward, entry);
+    list_strides(backward, stride);
+}
+
+static Backward *make(Arena *arena, const Entry *entry, const Joint *joint,
+                      const int64_t *const *stride) {
+    if (arena_guard(arena)) return NULL;
+    Backward *backward = arena_new_array(arena, Backward, 1);
+    backward->arena = arena;
+    describe(backward, entry, joint, stride);
+    return backward;
+}
+
+Backward *backward_new(const Entry *entry, Joint *joint, const int64_t *const *stride,
+                       CompileOptions how) {
+    Arena *arena = arena_new();
+    Backward *backward = arena ? make(arena, entry, joint, stride) : NULL;
+    if (!backward) {
+        arena_free(arena);
+        return NULL;
+    }
+    atomic_init(&backward->references, 1);
+    atomic_init(&backward->executable, NULL);
+    backward->graph = joint->backward.graph;
+    backward->saved_bytes = joint->backward.saved_bytes;
+    backward->site = entry->function->made;
+    backward->how = (CompileOptions){.generate = how.generate,
+                                     .choose = how.choose,
+                                     .tune = how.tune,
+                                     .report = how.report,
+                                     .fuse = how.fuse};
+    joint->backward.graph = NULL;
+    return backward;
+}
+
+void backward_release(Backward *backward) {
+    if (!backward || atomic_fetch_sub(&backward->references, 1) > 1) return;
+    executable_free(atomic_load(&backward->executable));
+    if (backward->graph) arena_free(backward->graph->arena);
+    arena_free(backward->arena);
+}
+
+void backward_print(const Backward *backward, Buffer *out) {
+    const Executable *executable = atomic_load(&backward->executable);
+    putf(out, "gradients: %d value%s saved, ", backward->saved, backward->saved == 1 ? "" : "s");
+    put_byte_count(out, backward->saved_bytes);
+    if (executable)
+        putf(out, "; %d steps", length(executable_plan(executable)->step));
+    else
+        put(out, "; not asked for yet");
+}
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+static int lock_of(const Backward *backward) {
+    return LOCK_function + (int)(((uintptr_t)backward >> 6) % LOCKS_function);
+}
+
+/* A compiler runs too long for a lock. True: the caller is to compile it. */
+static bool begin_making(Backward *backward) {
+    int lock = lock_of(backward);
+    lock_take(lock);
+    while (backward->making == process_number()) lock_wait(lock);
+    bool missing = !atomic_load(&backward->executable);
+    if (missing) backward->making = process_number();
+    lock_give(lock);
+    return missing;
+}
+
+static void end_making(Backward *backward, Executable *made) {
+    int lock = lock_of(backward);
+    lock_take(lock);
+    atomic_store(&backward->executable, made);
+    backward->making = 0;
+    lock_wake(lock);
+    lock_give(lock);
+}
+
+static Graph *copy_of(const Graph *graph) {
+    Arena *arena = arena_new();
+    if (!arena || arena_guard(arena) || arena_guard(graph->arena)) {
+        arena_free(arena);
+        return NULL;
+    }
+    return graph_copy(graph, arena);
+}
+
+/* By a copy of the graph, which stays for another time when memory runs out. */
+static const Executable *executable_of(Backward *backward) {
+    Executable *made = atomic_load_explicit(&backward->executable, memory_order_acquire);
+    if (made || !begin_making(backward)) return atomic_load(&backward->executable);
+    Graph *graph = copy_of(backward->graph);
+    made = graph ? compile_graph(graph, backward->stride, backward->how) : NULL;
+    if (!made) fail_memory(0);
+    end_making(backward, made);
+    return made;
+}
+
+/* ---- what a call keeps ----------------------------------------------------------------------- */
+
+static void kept_free(void *state) {
+    Kept *kept = state;
+    for (int i = 0; i < length(kept->backward->read); i++) tensor_destroy(kept->x[i]);
+    backward_release(kept->backward);
+    memory_free(kept);
+}
+
+static Kept *kept_new(Backward *backward) {
+    size_t reads = (size_t)length(backward->read);
+    size_t bytes = sizeof(Kept) + sizeof(History *) * (size_t)backward->roots +
+                   (sizeof(Tensor *) + sizeof(uint64_t) + sizeof(cb_operand)) * reads;
+    Kept *kept = memory_zalloc(bytes);
+    if (!kept) {
+        fail_memory(bytes);
+        return NULL;
+    }
+    kept->backward = backward;
+    kept->number = (cb_operand *)(void *)(kept + 1);
+    kept->x = (Tensor **)(void *)(kept->number + reads);
+    kept->version = (uint64_t *)(void *)(kept->x + reads);
+    kept->part = (History **)(void *)(kept->version + reads);
+    atomic_fetch_add(&backward->references, 1);
+    return kept;
+}
+
+/* Arguments are counted in order of the inputs. */
+static int argument_of(const Backward *backward, int input) {
+    int count = 0;
+    for (int k = 0; k < input; k++) count += backward->input[k] == NO_VALUE;
+    return count;
+}
+
+static bool keep_inputs(Kept *kept, Tensor *const *value, const int64_t *argument) {
+    const Backward *backward = kept->backward;
+    for (int i = 0; i < length(backward->read); i++) {
+        int number = backward->read[i].number;
+        if (backward->read[i].kind != READS_INPUT) continue;
+        int v = backward->input[number];
+        if (v == NO_VALUE) {
+            Scalar bits = {.i = argument[argument_of(backward, number)]};
+            kept->number[i] = number_from(backward->dtype[number], bits);
+            continue;
+        }
+        kept->x[i] = cb_keep(tensor_alias(value[v]));
+        if (!kept->x[i]) return false;
+        kept->version[i] = storage_version(value[v]->storage);
+    }
+    return true;
+}
+
+static bool go_back(void *state, Tensor *const *given, Tensor **out);
+static const TogetherSteps steps = {go_back, kept_free};
+
+static History *follow(Kept *kept, Tensor *const *value) {
+    const Backward *backward = kept->backward;
+    size_t bytes = sizeof(Tensor *) * (size_t)(backward->sources + 1);
+    Tensor **source = memory_alloc(bytes);
+    if (!source) fail_memory(bytes);
+    for (int i = 0; source && i < backward->sources; i++) source[i] = value[backward->source[i]];
+    History *whole = source ? tape_together(&steps, kept, source, backward->sources) : NULL;
+    memory_free(source);
+    return whole;
+}
+
+static void drop_parts(const Kept *kept) {
+    for (int i = 0; i < kept->backward->roots; i++)
+        if (kept->part[i]) history_release(kept->part[i]);
+}
+
+History *backward_keep(Backward *backward, Tensor *const *value, const int64_t *argument) {
+    Kept *kept = kept_new(backward);
+    if (!kept) return NULL;
+    History *whole = keep_inputs(kept, value, argument) ? follow(kept, value) : NULL;
+    if (!whole) {
+        kept_free(kept);
+        return NULL;
+    }
+    bool done = true;
+    for (int i = 0; i < backward->roots && done; i++) {
+        const BackwardRoot *root = &backward->root[i];
+        kept->part[i] = tape_part(whole, i, &root->meta, root->op, root->site);
+        done = kept->part[i];
+    }
+    if (done) return whole;
+    drop_parts(kept);
+    history_release(whole);
+    return NULL;
+}
+
+static Kept *kept_of(History *history) { return ((TapeNode *)(void *)history)->state; }
+
+void backward_ran(History *history, RandomState random, Tensor **saved) {
+    Kept *kept = kept_of(history);
+    const BackwardRead *read = kept->backward->read;
+    kept->random = random;
+    for (int i = 0; i < length(read); i++) {
+        if (read[i].kind != READS_SAVED) continue;
+        kept->x[i] = cb_keep(saved[read[i].number]);
+        kept->version[i] = storage_version(kept->x[i]->storage);
+        saved[read[i].number] = NULL;
+    }
+}
+
+int backward_root(const Backward *backward, int value) {
+    for (int i = 0; i < backward->roots; i++)
+        if (backward->root[i].value == value) return i;
+    return -1;
+}
+
+History *backward_history(History *history, int root) {
+    Kept *kept = kept_of(history);
+    History *part = kept->part[root];
+    kept->part[root] = NULL;
+    return part;
+}
+
+void backward_drop(History *history) {
+    drop_parts(kept_of(history));
+    history_release(history);
+}
+
+/* ---- going back ------------------------------------------------------------------------------ */
+
+static bool is_as_it_was(const Kept *kept, int i) {
+    const Backward *backward = kept->backward;
+    if (!kept->x[i] || storage_version(kept->x[i]->storage) == kept->version[i]) return true;
+    char line[64], what[160];
+    Meta meta = tensor_meta(kept->x[i]);
+    site_format(backward->site, line, sizeof line);
+    meta_format(&meta, what, sizeof what);
+    fail(CB_ERR_ARGUMENT,
+         "backward: %s that the function compiled at %s read was modified in place since, and its "
+         "gradients need the elements as they were",
+         what, line);
+    return false;
+}
+
+static Tensor *zeros_like(const Meta *meta) {
+    Attrs attrs = attrs_default(OP_full);
+    attr_set_dims(&attrs, ATTR_full_sizes, size_list(meta->rank, meta->size));
+    attr_set_number(&attrs, ATTR_full_value, cb_operand_int(0));
+    attrs.word[ATTR_full_dtype] = meta->dtype;
+    return eager_apply(OP_full, NULL, 0, &attrs);
+}
+
+static bool list_read(const Kept *kept, Tensor *const *given, Number *number, Tensor **input) {
+    const Backward *backward = kept->backward;
+    for (int i = 0; i < length(backward->read); i++) {
+        const BackwardRead *read = &backward->read[i];
+        if (!is_as_it_was(kept, i)) return false;
+        input[i] = kept->x[i];
+        if (read->kind == READS_GIVEN)
+            input[i] = given[read->number] ? given[read->number]
+                                           : zeros_like(&backward->root[read->number].meta);
+        else if (!input[i])
+            input[i] = number_wrap(&number[i], &kept->number[i]);
+        if (!input[i]) return false;
+    }
+    return true;
+}
+
+static bool run(const Kept *kept, const Executable *executable, Tensor *const *given,
+                Tensor **out) {
+    size_t reads = (size_t)length(kept->backward->read);
+    size_t bytes = (sizeof(Tensor *) + sizeof(Number)) * (reads + 1);
+    Number *number = memory_alloc(bytes);
+    if (!number) {
+        fail_memory(bytes);
+        return false;
+    }
+    RandomState own = kept->random, *before = random_lend(&own);
+    Tensor **input = (Tensor **)(void *)(number + reads + 1);
+    bool done = list_read(kept, given, number, input) && executable_run(executable, input, out);
+    random_lend(before);
+    memory_free(number);
+    return done;
+}
+
+static bool go_back(void *state, Tensor *const *given, Tensor **out) {
+    const Kept *kept = state;
+    const Executable *executable = executable_of(kept->backward);
+    return executable && run(kept, executable, given, out);
+}

@@ -1,0 +1,128 @@
+/* Results with a history, of what is compiled: the joint graph.
+ *
+ *     f(x) = gelu(matmul(x, w))     w requires a gradient, and f does not go back itself
+ *     cb_backward(loss(f(x)))       outside
+ *
+ * The recording's graph gets an input for the gradient of each such result, and the gradients that
+ * lead from there to the leaves as more outputs. When the passes have seen all of it, it is parted
+ * (graph/partition.c): the entry computes the results, and what is worth being saved, and the
+ * gradients are a graph of their own, which is compiled when somebody goes back for the first time.
+ * The tape knows each call as one step (eager/together.c).
+ *
+ * What is read of inputs and leaves is read where it lies: a write between the call and cb_backward
+ * is an error, as in eager. */
+#include "capture/joint.h"
+
+#include "base/option.h"
+#include "capture/backend.h"
+#include "graph/call.h"
+
+static bool is_listed(const int *list, int v) {
+    for (int i = 0; i < length(list); i++)
+        if (list[i] == v) return true;
+    return false;
+}
+
+static void list_roots(Joint *joint, const Recording *recording, int done) {
+    const Trace *trace = recording->trace;
+    for (int k = 0; k < trace_result_count(trace); k++) {
+        int v = trace_result(trace, k);
+        if (v >= 0 && trace_has_history(trace, v, done) && !is_listed(joint->root, v))
+            push(recording->graph->arena, joint->root, v);
+    }
+}
+
+/* What has a history outside and was written to is not what that is of; NO_VALUE: nothing. */
+static int find_written_outside(const Recording *recording) {
+    for (int i = 0; i < length(recording->foreign); i++)
+        if (recording->value[recording->foreign[i].value].version)
+            return recording->foreign[i].value;
+    return NO_VALUE;
+}
+
+/* Leaves, and what has a history outside. */
+static int *list_sources(const Recording *recording) {
+    int *source = record_leaves(recording);
+    for (int i = 0; i < length(recording->foreign); i++)
+        push(recording->graph->arena, source, recording->foreign[i].value);
+    return source;
+}
+
+/* The gradients of the roots, each with an input for its own, by all sources. */
+static bool add_gradients(Recording *recording, Joint *joint) {
+    Graph *graph = recording->graph;
+    const int *source = list_sources(recording);
+    int roots = length(joint->root), sources = length(source);
+    Node **gradient = arena_new_array(graph->arena, Node *, sources + 1);
+    Node **given = arena_new_array(graph->arena, Node *, roots + 1);
+    Node **root = arena_new_array(graph->arena, Node *, roots + 1);
+    for (int i = 0; i < roots; i++) {
+        root[i] = functional_node(recording, joint->root[i]);
+        given[i] = graph_input(graph, &recording->trace->value[joint->root[i]].meta);
+    }
+    joint->graph.given = roots;
+    joint->graph.budget = option_int(OPTION_memory_budget) / 100.0;
+    if (!functional_gradients(recording, root, given, roots, source, sources, gradient))
+        return false;
+    for (int k = 0; k < sources; k++) {
+        if (!gradient[k]) continue;
+        push(graph->arena, joint->source, source[k]);
+        push(graph->arena, joint->graph.gradient, gradient[k]);
+    }
+    return joint->source;
+}
+
+bool joint_wanted(const Function *function) {
+    const FunctionOptions *options = &function->options;
+    return options->backward == BACKWARD_COMPILED && !backend_of(options) &&
+           options->backend != BACKEND_EAGER;
+}
+
+bool joint_record(Call *call) {
+    Recording *recording = call->recording;
+    cb_status before = cb_error_status();
+    call->outside = NO_VALUE;
+    if (!recording->joins || RECORD_GUARD(recording)) return false;
+    Joint *joint = arena_new_array(recording->graph->arena, Joint, 1);
+    int inputs = length(recording->graph->input);
+    list_roots(joint, recording, call->at);
+    call->outside = find_written_outside(recording);
+    bool done = call->outside == NO_VALUE && joint->root && add_gradients(recording, joint);
+    if (!done && before == CB_OK) cb_clear_error(); /* who goes back op by op says it */
+    if (!done) truncate_to(recording->graph->input, inputs);
+    if (done) recording->joint = joint;
+    if (done) recording->trace->draws = trace_draws(recording->trace, call->at, call->argument);
+    return done;
+}
+
+bool joint_is_promised(const Entry *entry, Tensor *const *value) {
+    const Backward *backward = entry->backward;
+    for (int i = 0; i < backward->sources; i++)
+        if (tape_is_promised(value[backward->source[i]])) return true;
+    return false;
+}
+
+/* ---- around a run ---------------------------------------------------------------------------- */
+
+bool entry_run_kept(const Entry *entry, Tensor *const *value, const int64_t *argument,
+                    Tensor **graph_output, RandomState *random, History **kept) {
+    int draws = entry->trace->draws;
+    *kept = NULL;
+    if (entry->backward && !(*kept = backward_keep(entry->backward, value, argument))) return false;
+    RandomState own = *random = draws ? random_take(draws) : (RandomState){0, 0};
+    RandomState *before = draws ? random_lend(&own) : NULL;
+    bool done = entry_run(entry, value, argument, graph_output);
+    if (draws) random_lend(before);
+    if (!done && draws) random_return(*random, draws);
+    if (!done && *kept) backward_drop(*kept), *kept = NULL;
+    if (*kept) backward_ran(*kept, *random, graph_output + entry_results(entry));
+    return done;
+}
+
+void entry_hand_histories(const Entry *entry, History *kept, Tensor *const *value) {
+    for (int i = 0; kept && i < entry->backward->roots; i++) {
+        Tensor *x = value[entry->backward->root[i].value];
+        if (x) x->history = backward_history(kept, i);
+    }
+    if (kept) backward_drop(kept);
+}

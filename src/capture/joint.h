@@ -1,0 +1,64 @@
+/* Results that somebody outside may go back from: joint.c, while recording and around a run;
+ * backward.c, what leads back. */
+#ifndef CARBIDE_CAPTURE_JOINT_H
+#define CARBIDE_CAPTURE_JOINT_H
+
+#include "capture/functional.h"
+#include "graph/partition.h"
+
+/* Of a recording, in its graph's arena. */
+struct Joint {
+    int *root;   /* vec: values of the trace that are given gradients */
+    int *source; /* vec: those that get some, as graph.gradient lists them */
+    JointGraph graph;
+    BackwardGraph backward; /* once it is compiled; graph NULL: not, or taken over */
+};
+
+typedef struct BackwardRoot { /* a result */
+    int value;
+    Op op; /* that gave it */
+    Site site;
+    Meta meta;
+} BackwardRoot;
+
+/* What an entry and its calls share. Counted: calls outlive the entry. */
+struct Backward {
+    Arena *arena; /* owned: this lives in it */
+    _Atomic int references;
+    _Atomic(Executable *) executable; /* NULL: nobody has gone back yet */
+    uint32_t making;  /* the process that compiles it; 0: none does. Under backward_lock */
+    Graph *graph;     /* until it is compiled; its arena is owned */
+    CompileOptions how;
+    const int64_t *const *stride; /* by input of the graph */
+    BackwardRead *read;           /* vec, by input of the graph */
+    int saved; /* outputs of the entry's graph, behind its results, that are read */
+    int64_t saved_bytes;
+    int inputs;        /* of the entry's graph */
+    int *input;        /* by input of the entry's graph: value, or NO_VALUE for an argument */
+    cb_dtype *dtype;   /* by input of the entry's graph */
+    BackwardRoot *root;
+    int roots;
+    int *source; /* values of the entry's trace, by result of the executable */
+    int sources;
+    Site site; /* of the function */
+};
+
+/* Of an entry that is being made, from its recording's joint; NULL: no memory. The joint's graph of
+ * gradients is taken over. */
+Backward *backward_new(const Entry *entry, Joint *joint, const int64_t *const *stride,
+                       CompileOptions how);
+void backward_release(Backward *backward);
+/* "gradients: 3 values saved, 32.8 KB; 7 steps", for explain. */
+void backward_print(const Backward *backward, Buffer *out);
+
+/* What one call keeps, before it runs: a history of all results, which owns what is kept. NULL with
+ * an error: no memory. value, argument: as the entry runs with. */
+History *backward_keep(Backward *backward, Tensor *const *value, const int64_t *argument);
+/* The run is done: what it saved leaves graph_output, and each result, of root i, has its
+ * history (backward_history). */
+void backward_ran(History *kept, RandomState random, Tensor **saved);
+int backward_root(const Backward *backward, int value); /* which it is, or -1 */
+History *backward_history(History *kept, int root); /* which the caller owns */
+void backward_drop(History *kept);                  /* with the histories that nobody has taken */
+
+#endif

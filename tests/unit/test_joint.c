@@ -1,0 +1,372 @@
+/* Compiled functions whose results are gone back from outside: the results and the gradients are
+ * those of eager, and no call runs op by op. */
+#include "elements.h"
+#include "fixture.h"
+
+#include <pthread.h>
+
+#define VM "backend=vm"
+#define TEST(function)                                                                             \
+    cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
+
+static cb_tensor *w, *v; /* leaves */
+
+static cb_tensor *leaf(cb_tensor *x) { return cb_requires_grad_(cb_clone(cb_detach(x)), true); }
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+static cb_tensor *product(cb_tensor *x) {
+    return cb_gelu(cb_add(cb_matmul(x, w), cb_select(v, 0, 0)), false);
+}
+
+static cb_tensor *rows(cb_tensor *x) {
+    return cb_layer_norm(cb_mul(cb_softmax(cb_matmul(x, w), 1), v), 4, NULL, NULL);
+}
+
+static cb_tensor *drops(cb_tensor *x) {
+    return cb_mul(cb_dropout(cb_matmul(x, w), 0.5, true), cb_dropout(v, 0.25, true));
+}
+
+static cb_tensor *scans(cb_tensor *x) {
+    return cb_cumsum(cb_mul(cb_gather(cb_matmul(x, w), 1, cb_argsort(cb_mul(x, v), 1)), v), 0);
+}
+
+static cb_tensor *trains_a_norm(cb_tensor *x) {
+    static cb_tensor *mean, *var;
+    mean = cb_zeros(cb_dims(4)), var = cb_ones(cb_dims(4));
+    return cb_batch_norm(cb_matmul(x, w), mean, var, cb_select(v, 0, 1), NULL, true);
+}
+
+static cb_tensor *views(cb_tensor *x) {
+    return cb_transpose(cb_slice(cb_mul(x, cb_add(w, v)), 1, 1, 4, 2), 0, 1);
+}
+
+static cb_tensor *constant(cb_tensor *x) { return cb_add(cb_add(w, x), v); }
+
+static cb_tensor *of_no_grad(cb_tensor *x) {
+    cb_no_grad_open();
+    cb_tensor *scale = cb_mul(cb_exp(w), x);
+    cb_no_grad_close();
+    return cb_sub(cb_mul(cb_add(v, w), scale), cb_detach(cb_mul(v, w)));
+}
+
+static cb_tensor *attends(cb_tensor *x) {
+    cb_tensor *q = cb_reshape(cb_matmul(x, w), cb_dims(1, 4, 4));
+    cb_tensor *k = cb_unsqueeze(cb_matmul(x, v), 0);
+    return cb_scaled_dot_product_attention(q, k, q);
+}
+
+static cb_function_1 *const programs[] = {product, rows,     drops,      scans,  trains_a_norm,
+                                          views,   constant, of_no_grad, attends};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+/* ---- beside eager ---------------------------------------------------------------------------- */
+
+typedef struct JointOutcome {
+    cb_tensor *y, *of_w, *of_v;
+} JointOutcome;
+
+static JointOutcome run(cb_function *fast, cb_function_1 *plain, cb_tensor *x) {
+    cb_zero_grad(w), cb_zero_grad(v);
+    cb_manual_seed(11);
+    cb_tensor *y = fast ? cb_call(fast, x) : plain(x);
+    assert_non_null(y);
+    assert_true(cb_requires_grad(y));
+    assert_int_equal(cb_backward(cb_sum(cb_mul(y, cb_tanh(cb_detach(y)))), NULL), CB_OK);
+    return (JointOutcome){cb_detach(y), cb_clone(cb_tensor_grad(w)), cb_clone(cb_tensor_grad(v))};
+}
+
+static void expect_as_eager(cb_function *fast, cb_function_1 *plain, cb_tensor *x) {
+    JointOutcome wanted = run(NULL, plain, x), got = run(fast, plain, x);
+    expect_tensor(got.y, wanted.y, 1e-5, 1e-5);
+    expect_tensor(got.of_w, wanted.of_w, 1e-5, 1e-5);
+    expect_tensor(got.of_v, wanted.of_v, 1e-5, 1e-5);
+}
+
+static void begin(void) {
+    cb_manual_seed(3);
+    w = leaf(cb_randn(cb_dims(4, 4)));
+    v = leaf(cb_randn(cb_dims(4, 4)));
+}
+
+static void as_eager(void **state) {
+    (void)state;
+    static const char *const options[] = {VM, VM ", fullgraph=1", "", VM ", dynamic=1"};
+    begin();
+    for (int k = 0; k < PROGRAMS; k++)
+        for (int o = 0; o < 4; o++) {
+            bool keeps = o == 1 && programs[k] == trains_a_norm; /* its own tensors */
+            cb_function *fast = cb_compile(programs[k], options[o]);
+            for (int call = 0; call < 3 && !keeps; call++) {
+                cb_scope_open();
+                expect_as_eager(fast, programs[k], cb_randn(cb_dims(4, 4)));
+                cb_scope_close();
+            }
+            assert_int_equal(cb_stats(fast).eager_calls, 0);
+            assert_int_equal(cb_stats(fast).breaks, 0);
+            cb_function_free(fast);
+        }
+}
+
+/* A batch of another size, and a number that is another one. */
+static double factor;
+static cb_tensor *scaled(cb_tensor *x) {
+    return cb_tanh(cb_mul(cb_matmul(x, w), cb_add(v, factor)));
+}
+static cb_tensor *widened(cb_tensor *x) {
+    return cb_tanh(cb_matmul(cb_mul(x, factor), cb_add(w, v)));
+}
+
+static void sizes_and_numbers(void **state) {
+    (void)state;
+    begin();
+    cb_function *numbers = cb_compile(scaled, VM), *sizes = cb_compile(widened, VM);
+    for (int i = 0; i < 6; i++) {
+        factor = 0.5 + i;
+        expect_as_eager(numbers, scaled, cb_randn(cb_dims(4, 4)));
+        expect_as_eager(sizes, widened, cb_randn(cb_dims(3 + i, 4)));
+    }
+    assert_int_equal(cb_stats(numbers).graphs, 2);
+    assert_int_equal(cb_stats(numbers).eager_calls, 0);
+    assert_int_equal(cb_stats(sizes).eager_calls, 0);
+    cb_function_free(numbers);
+    cb_function_free(sizes);
+}
+
+/* What the gradient reads is written to by the call itself. */
+static cb_tensor *state;
+static cb_tensor *moves_its_state(cb_tensor *x) {
+    cb_tensor *y = cb_add(cb_mul(cb_mul(w, state), x), v);
+    cb_no_grad_open();
+    cb_add_(state, 1.0);
+    cb_no_grad_close();
+    return y;
+}
+
+static void written_inputs(void **ignored) {
+    (void)ignored;
+    begin();
+    cb_function *fast = cb_compile(moves_its_state, VM);
+    state = cb_ones(cb_dims(4, 4));
+    for (int call = 0; call < 3; call++) {
+        cb_tensor *x = cb_randn(cb_dims(4, 4));
+        JointOutcome wanted = run(NULL, moves_its_state, x);
+        cb_sub_(state, 1.0);
+        JointOutcome got = run(fast, moves_its_state, x);
+        expect_tensor(got.of_w, wanted.of_w, 1e-5, 1e-5);
+    }
+    assert_true(cb_item(cb_amax(state)) == 4);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
+/* ---- several results ------------------------------------------------------------------------- */
+
+static int two(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_tensor *h = cb_exp(cb_mul(in[0], w));
+    out[0] = cb_mul(h, v);
+    out[1] = cb_sum(h);
+    return 2;
+}
+
+static void go_back(cb_tensor *y, double scale) {
+    assert_int_equal(cb_backward(cb_mul(cb_sum(y), scale), NULL), CB_OK);
+}
+
+/* From one, from both at once, twice, and what is added up. */
+static void several_results(void **state) {
+    (void)state;
+    begin();
+    cb_function *fast = cb_compile_n(two, NULL, VM);
+    cb_tensor *x = cb_randn(cb_dims(4, 4)), *of[2][4];
+    for (int compiled = 0; compiled < 2; compiled++)
+        for (int way = 0; way < 4; way++) {
+            cb_tensor *out[2];
+            cb_zero_grad(w), cb_zero_grad(v);
+            int count = compiled ? cb_call_n(fast, &x, 1, out, 2) : two(&x, 1, out, NULL);
+            assert_int_equal(count, 2);
+            if (way == 0) go_back(out[0], 2);
+            if (way == 1) go_back(out[1], 3);
+            if (way == 2) go_back(cb_add(cb_sum(out[0]), out[1]), 1);
+            if (way == 3) go_back(out[0], 1), go_back(out[1], 2), go_back(out[1], 5);
+            of[compiled][way] = cb_clone(cb_tensor_grad(w));
+            if (way == 1) assert_null(compiled ? NULL : cb_tensor_grad(v));
+        }
+    for (int way = 0; way < 4; way++) expect_tensor(of[1][way], of[0][way], 1e-5, 1e-5);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
+/* One compiled function behind another, with an op of eager between. */
+static cb_tensor *first(cb_tensor *x) { return cb_tanh(cb_matmul(x, w)); }
+static cb_tensor *second(cb_tensor *h) { return cb_softmax(cb_matmul(h, v), 1); }
+
+static void one_behind_the_other(void **state) {
+    (void)state;
+    begin();
+    cb_function *a = cb_compile(first, VM), *b = cb_compile(second, VM);
+    cb_tensor *x = cb_randn(cb_dims(4, 4)), *of[2];
+    for (int round = 0; round < 6; round++) {
+        cb_zero_grad(w), cb_zero_grad(v);
+        cb_tensor *h = round % 2 ? cb_call(a, x) : first(x);
+        cb_tensor *y = cb_square(cb_add(h, 1)), *z = round % 2 ? cb_call(b, y) : second(y);
+        go_back(cb_mul(z, cb_detach(z)), 1);
+        go_back(h, 0.5);
+        of[round % 2] = cb_clone(cb_tensor_grad(w));
+        if (round % 2) expect_tensor(of[1], of[0], 1e-5, 1e-5);
+    }
+    assert_int_equal(cb_stats(a).eager_calls + cb_stats(b).eager_calls, 0);
+    assert_int_equal(cb_stats(a).graphs + cb_stats(b).graphs, 2);
+    cb_function_free(a);
+    cb_function_free(b);
+}
+
+/* ---- what lives, and what was written -------------------------------------------------------- */
+
+static void outlives_the_function(void **state) {
+    (void)state;
+    begin();
+    cb_tensor *x = cb_randn(cb_dims(4, 4));
+    JointOutcome wanted = run(NULL, product, x);
+    for (int way = 0; way < 3; way++) {
+        cb_function *fast = cb_compile(product, VM);
+        cb_zero_grad(w);
+        cb_tensor *y = cb_call(fast, x);
+        if (way == 1) cb_reset();
+        if (way < 2) cb_function_free(fast);
+        cb_backward(cb_sum(cb_mul(y, cb_tanh(cb_detach(y)))), NULL);
+        expect_tensor(cb_tensor_grad(w), wanted.of_w, 1e-5, 1e-5);
+        if (way == 2) cb_function_free(fast);
+    }
+}
+
+static void writes_are_noticed(void **state) {
+    (void)state;
+    begin();
+    cb_function *fast = cb_compile(product, VM);
+    cb_tensor *x = cb_randn(cb_dims(4, 4)), *y = cb_call(fast, x);
+    cb_add_(x, 1.0);
+    REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT,
+            "f32[4, 4] that the function compiled at test_joint.c:");
+    y = cb_call(fast, x);
+    cb_no_grad_open();
+    cb_mul_(y, 0.0); /* a result is the caller's */
+    cb_no_grad_close();
+    cb_zero_grad(w);
+    assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+    assert_true(cb_item(cb_sum(cb_abs(cb_tensor_grad(w)))) > 0);
+    cb_function_free(fast);
+}
+
+static void no_second_order(void **state) {
+    (void)state;
+    begin();
+    cb_tensor *g, *x = cb_randn(cb_dims(4, 4));
+    cb_function *fast = cb_compile(product, VM), *tape = cb_compile(product, VM ", backward=tape");
+    REFUSES(cb_grad_graph(cb_sum(cb_call(fast, x)), NULL, &w, 1, &g), CB_ERR_ARGUMENT,
+            "backward=tape");
+    assert_int_equal(cb_grad(cb_sum(cb_call(fast, x)), NULL, &w, 1, &g), CB_OK);
+    assert_int_equal(cb_grad_graph(cb_sum(cb_call(tape, x)), NULL, &w, 1, &g), CB_OK);
+    assert_true(cb_requires_grad(g));
+    cb_function_free(fast);
+    cb_function_free(tape);
+}
+
+/* Without gradients wanted there is no history, and nothing is saved. */
+static void none_where_none_is_wanted(void **state) {
+    (void)state;
+    begin();
+    cb_function *fast = cb_compile(product, VM);
+    cb_tensor *x = cb_randn(cb_dims(4, 4));
+    cb_no_grad_open();
+    assert_false(cb_requires_grad(cb_call(fast, x)));
+    cb_no_grad_close();
+    assert_true(cb_requires_grad(cb_call(fast, x)));
+    assert_int_equal(cb_stats(fast).graphs, 2);
+    cb_function_free(fast);
+}
+
+/* ---- the budget ------------------------------------------------------------------------------ */
+
+static cb_tensor *deep(cb_tensor *x) {
+    for (int i = 0; i < 6; i++) x = cb_tanh(cb_matmul(x, cb_add(w, v)));
+    return x;
+}
+
+/* Bytes that live behind a call, besides its result. */
+static int64_t bytes_kept(const char *budget, JointOutcome *outcome) {
+    cb_set_option("memory_budget", budget);
+    cb_function *fast = cb_compile(deep, VM);
+    cb_tensor *x = cb_full(cb_dims(64, 4), 0.25);
+    *outcome = run(fast, deep, x);
+    cb_scope_open();
+    int64_t before = cb_memory().live_bytes;
+    cb_tensor *y = cb_call(fast, x);
+    int64_t kept = cb_memory().live_bytes - before - cb_numel(y) * 4;
+    cb_scope_close();
+    cb_function_free(fast);
+    cb_set_option("memory_budget", "100");
+    return kept;
+}
+
+static void less_memory(void **state) {
+    (void)state;
+    begin();
+    JointOutcome all, half, none;
+    int64_t most = bytes_kept("100", &all), some = bytes_kept("50", &half),
+            least = bytes_kept("0", &none);
+    assert_true(most >= 5 * 1024 && some < most && some > least && least < 512);
+    expect_tensor(half.of_w, all.of_w, 1e-5, 1e-5);
+    expect_tensor(none.of_w, all.of_w, 1e-5, 1e-5);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static cb_function *shared;
+
+static int of_given(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_tanh(cb_matmul(in[0], in[1]));
+    return 1;
+}
+
+static void *go_back_often(void *wrong) {
+    cb_scope_open();
+    cb_tensor *x = cb_full(cb_dims(4, 4), 0.25), *own = leaf(cb_full(cb_dims(4, 4), 0.5)), *y;
+    for (int i = 0; i < 30; i++) {
+        cb_scope_open();
+        cb_zero_grad(own);
+        cb_call_n(shared, (cb_tensor *[]){x, own}, 2, &y, 1);
+        if (cb_backward(cb_sum(y), NULL) != CB_OK) *(bool *)wrong = true;
+        double g = cb_item(cb_sum(cb_tensor_grad(own))), t = 0.46211715726; /* tanh(0.5) */
+        if (!(g - 16 * (1 - t * t) < 1e-4 && g - 16 * (1 - t * t) > -1e-4)) *(bool *)wrong = true;
+        cb_scope_close();
+    }
+    cb_scope_close();
+    return NULL;
+}
+
+static void by_threads(void **state) {
+    (void)state;
+    enum { THREADS = 4 };
+    pthread_t thread[THREADS];
+    bool wrong[THREADS] = {false};
+    shared = cb_compile_n(of_given, NULL, VM);
+    for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, go_back_often, &wrong[i]);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        assert_false(wrong[i]);
+    }
+    cb_function_free(shared);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(as_eager),           TEST(sizes_and_numbers),    TEST(written_inputs),
+        TEST(several_results),    TEST(one_behind_the_other), TEST(outlives_the_function),
+        TEST(writes_are_noticed), TEST(no_second_order),      TEST(none_where_none_is_wanted),
+        TEST(less_memory),        TEST(by_threads),
+    };
+    return cmocka_run_group_tests_name("joint", tests, NULL, NULL);
+}
