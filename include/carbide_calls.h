@@ -120,6 +120,10 @@ CB_AT_GIVES(cb_status, cb_grad_graph, (cb_tensor *y, cb_tensor *gradient, cb_ten
                                        int count, cb_tensor **out, CB_SITE),
             (y, gradient, wrt, count, out))
 #define cb_grad_graph(...) CB_AT(cb_grad_graph, __VA_ARGS__)
+CB_AT_GIVES(cb_status, cb_jvp, (cb_tensor *y, cb_tensor *const *wrt, cb_tensor *const *direction,
+                                int count, cb_tensor **out, CB_SITE),
+            (y, wrt, direction, count, out))
+#define cb_jvp(...) CB_AT(cb_jvp, __VA_ARGS__)
 CB_AT_GIVES(bool, cb_requires_grad, (const cb_tensor *x, CB_SITE), (x))
 #define cb_requires_grad(...) CB_AT(cb_requires_grad, __VA_ARGS__)
 CB_AT_GIVES(cb_tensor *, cb_tensor_grad, (const cb_tensor *x, CB_SITE), (x))

@@ -50,6 +50,13 @@ CB_API cb_status cb_grad(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wr
 CB_API cb_status cb_grad_graph(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wrt, int count,
                                cb_tensor **out);
 
+/* torch.func.jvp, of what is computed already: how y changes, of its sizes, where wrt[k] moves in
+ * direction[k], of that one's dtype and sizes: the product of the Jacobian with a vector (a
+ * cb_grad with a gradient given is that of a vector with the Jacobian). NULL where y depends on
+ * none. It takes going back twice. */
+CB_API cb_status cb_jvp(cb_tensor *y, cb_tensor *const *wrt, cb_tensor *const *direction, int count,
+                        cb_tensor **out);
+
 /* Tensor.grad: what cb_backward added up, which x owns, whoever returns or shares it; NULL when
  * there is none. Setting it to None: it is freed, and the next cb_backward begins anew. */
 CB_API cb_tensor *cb_tensor_grad(const cb_tensor *x);
