@@ -260,7 +260,7 @@ static int find_other_leaf(const Entry *entry, Tensor *const *input) {
 
 /* Under fullgraph an input and what the function finds are two values of the trace, which may be
  * one leaf. */
-static int find_joined(const Entry *entry, Tensor *const *value, const Tensor *input) {
+static int find_captured_leaf(const Entry *entry, Tensor *const *value, const Tensor *input) {
     for (int k = 0; input->history && k < entry->captured_count; k++) {
         int v = entry->captured[k];
         const Tensor *x = value ? value[v] : entry_captured(entry, k);
@@ -273,13 +273,13 @@ void leaves_find_joined(Entry *entry, const Call *call) {
     if (!call->function->options.fullgraph) return;
     entry->joined = arena_new_array(entry->trace->arena, int, entry->input_count + 1);
     for (int i = 0; i < entry->input_count; i++)
-        entry->joined[i] = find_joined(entry, call->value, call->value[i]);
+        entry->joined[i] = find_captured_leaf(entry, call->value, call->value[i]);
 }
 
 /* An input that is a leaf which the function finds, and was none, or the other way round. */
 static int find_otherwise_joined(const Entry *entry, Tensor *const *input) {
     for (int i = 0; i < entry->input_count; i++)
-        if (find_joined(entry, NULL, input[i]) != entry->joined[i]) return i;
+        if (find_captured_leaf(entry, NULL, input[i]) != entry->joined[i]) return i;
     return NO_VALUE;
 }
 

@@ -317,7 +317,7 @@ bool call_at_event(Call *call) {
 }
 
 /* The first value from v on that is there, or how many there are: most are not. */
-static int find_value(const Call *call, int v) {
+static int next_bound(const Call *call, int v) {
     Tensor *const *x = call->value;
     while (v + 4 <= call->bound && !x[v] && !x[v + 1] && !x[v + 2] && !x[v + 3]) v += 4;
     while (v < call->bound && !x[v]) v++;
@@ -326,7 +326,7 @@ static int find_value(const Call *call, int v) {
 
 void call_finish(Call *call) {
     int first = call->input_count;
-    for (int v = first; (v = find_value(call, v)) < call->bound; v++) {
+    for (int v = first; (v = next_bound(call, v)) < call->bound; v++) {
         Tensor *x = call->value[v];
         call->value[v] = NULL;
         if (call_traced(call, x) == NO_VALUE) { /* our view of one from outside */

@@ -22,7 +22,7 @@ enum {
 };
 
 /* Of a shell, or of a tensor from outside that the call has met. */
-static int find_value(const Call *call, const Tensor *x) {
+static int find_met(const Call *call, const Tensor *x) {
     int v = call_traced(call, x);
     if (v != NO_VALUE) return v;
     for (v = 0; v < length(call->trace->value); v++)
@@ -46,7 +46,7 @@ static int count_written(const Call *call, int v) {
 }
 
 static bool costs_more(const Call *call, Op op, const Tensor *x) {
-    int v = find_value(call, x), count = v == NO_VALUE ? 0 : count_written(call, v);
+    int v = find_met(call, x), count = v == NO_VALUE ? 0 : count_written(call, v);
     if (!count) return false;
     if (op_info(op)->autocast == AUTOCAST_LOWER) {
         const FunctionalValue *root = &call->recording->value[call->trace->value[v].root];
