@@ -90,7 +90,7 @@ static bool has_kernels_of(const Entry *a, const Entry *b) {
     bool has = true;
     for (int i = 0, k = 0; i < length(p->kernel) && has; i++) {
         for (k = 0; k < length(q->kernel); k++)
-            if (!strcmp(p->kernel[i]->origin, q->kernel[k]->origin)) break;
+            if (p->kernel[i]->kind == q->kernel[k]->kind) break;
         has = k < length(q->kernel);
     }
     return has;

@@ -118,6 +118,7 @@ struct Kernel {
     int like;                       /* the same one's number in the plan over other sizes, or -1 */
     int node_count;                 /* graph nodes that it computes: what eager would launch */
     const char *origin;             /* their names: "exp, sum, div" */
+    uint64_t kind;                  /* hash of all of them: what it computes, over any sizes */
 };
 
 Kernel *kernel_new(Arena *arena);

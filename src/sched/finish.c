@@ -241,6 +241,7 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
         if (strcmp(op, last) == 0) continue;
         if (count < NAME_OPS) putf(&name, "_%s", op);
         if (count < ORIGIN_OPS) putf(&origin, "%s%s", count ? ", " : "", op);
+        kernel->kind = hash_mix(kernel->kind, hash_text(op));
         last = op;
         count++;
     }
@@ -249,6 +250,7 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
         const char *op = kernel->store[i].mode == STORE_ADD ? "scatter_add" : "scatter";
         if (count < NAME_OPS) putf(&name, "_%s", op);
         if (count < ORIGIN_OPS) putf(&origin, "%s%s", count ? ", " : "", op);
+        kernel->kind = hash_mix(kernel->kind, hash_text(op));
         count++;
     }
     if (!count) put(&name, "_copy"), put(&origin, "copy");
@@ -259,7 +261,7 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
 
 static bool resembles(const Kernel *kernel, const Kernel *like) {
     return kernel->outer_count == like->outer_count && length(kernel->axis) == length(like->axis) &&
-           strcmp(kernel->origin, like->origin) == 0;
+           kernel->kind == like->kind;
 }
 
 /* The same kernel of the plan over other sizes tells which axes vary, where the sizes themselves

@@ -108,7 +108,7 @@ static OpenList alone(const Lists *l, int step) {
 
 static bool same_kind(const Kernel *a, const Kernel *b) {
     return length(a->axis) == length(b->axis) && a->outer_count == b->outer_count &&
-           length(a->store) == length(b->store) && strcmp(a->origin, b->origin) == 0;
+           length(a->store) == length(b->store) && a->kind == b->kind;
 }
 
 static bool may_join(const OpenList *list, int step) {

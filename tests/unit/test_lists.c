@@ -20,6 +20,7 @@ static int value(Plan *plan, ValuePlace place, int64_t floats) {
 static void step(Plan *plan, const char *origin, int in, int out) {
     Kernel *kernel = kernel_new(plan->arena);
     kernel->origin = origin;
+    kernel->kind = hash_text(origin);
     kernel_axis(kernel, plan->value[in].numel, false);
     kernel_buffer(kernel, CB_F32, BUFFER_IN, plan->value[in].numel, in);
     kernel_buffer(kernel, CB_F32, BUFFER_OUT, plan->value[out].numel, out);
