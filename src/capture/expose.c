@@ -12,48 +12,18 @@
  * numbers, or reads what it writes. */
 #include "capture/function.h"
 
-#include "base/memory.h"
 #include "eager/tape.h"
 #include "graph/node.h"
 #include "op/custom.h"
 
-enum { FIRST_ROOM = 16 };
-
-/* Where the serial is in the table, or would be. */
-static int find_place(const uint64_t *table, int room, uint64_t serial) {
-    int at = (int)(serial * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (room - 1);
-    while (table[at] && table[at] != serial) at = (at + 1) & (room - 1);
-    return at;
-}
-
 static bool is_exposed(const Call *call, const Tensor *x) {
-    if (!x || !x->storage || !call->exposed_count) return false;
-    return call->exposed[find_place(call->exposed, call->exposed_room, x->storage->serial)];
+    return x && x->storage && set_has(&call->exposed, x->storage->serial);
 }
 
 bool expose_meets(const Call *call, const cb_operand *input, int input_count) {
     for (int i = 0; i < input_count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR && is_exposed(call, input[i].tensor)) return true;
     return false;
-}
-
-static bool grow(Call *call) {
-    int room = call->exposed_room ? 2 * call->exposed_room : FIRST_ROOM;
-    uint64_t *table = memory_zalloc(sizeof *table * (size_t)room);
-    if (!table) return false;
-    for (int i = 0; i < call->exposed_room; i++)
-        if (call->exposed[i]) table[find_place(table, room, call->exposed[i])] = call->exposed[i];
-    memory_free(call->exposed);
-    call->exposed = table;
-    call->exposed_room = room;
-    return true;
-}
-
-static bool add(Call *call, const Storage *storage) {
-    if (2 * call->exposed_count >= call->exposed_room && !grow(call)) return false;
-    call->exposed[find_place(call->exposed, call->exposed_room, storage->serial)] = storage->serial;
-    call->exposed_count++;
-    return true;
 }
 
 bool expose(Call *call, Tensor *x, Reason reason) {
@@ -64,14 +34,12 @@ bool expose(Call *call, Tensor *x, Reason reason) {
     if (call->mode == CALL_IS_EAGER) return true;
     call_meet(call, x);
     segment_before_writes(call, x);
-    if (!x->storage || add(call, x->storage)) return true;
+    if (!x->storage || set_add(&call->exposed, x->storage->serial)) return true;
     return call_break(call, REASON_out_of_memory, "while recording");
 }
 
 void expose_end(Call *call) {
-    memory_free(call->exposed);
-    call->exposed = NULL;
-    call->exposed_count = call->exposed_room = 0;
+    if (call->exposed.count) set_free(&call->exposed);
 }
 
 /* ---- ops at once ----------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 
 #include "base/inside.h"
 #include "base/reason.h"
+#include "base/set.h"
 #include "base/tomb.h"
 #include "base/worker.h"
 #include "capture/capture.h"
@@ -28,8 +29,8 @@ typedef struct Call Call;
 typedef struct Recording Recording;     /* functional.h */
 typedef struct BackendCode BackendCode; /* backend.c */
 typedef struct EntryTimes EntryTimes;   /* eager_time.c */
-typedef struct Backward Backward;       /* backward.c */
-typedef struct LeftSegment LeftSegment; /* segment.c: a segment that a call has left */
+typedef struct Backward Backward;       /* joint.h */
+typedef struct LeftSegment LeftSegment; /* segment.h: a segment that a call has left */
 
 /* ---- options ------------------------------------------------------------------------------- */
 
@@ -437,12 +438,10 @@ struct Call {
     Entry *before;             /* the segment before it, when that has an entry */
     LeftSegment *left;         /* segments that are needed still, newest first */
     LeftSegment *reserved;     /* for the one that is about to be left; or NULL */
-    LeftSegment *due;          /* one of them, which is to be compiled, or made wider,
-                                       * soon */
+    LeftSegment *due;          /* one of them, to be compiled or made wider soon */
     uint64_t left_serial;      /* trace of their shells */
-    uint64_t *exposed; /* owned, a table of exposed_room places: serials of storages that the
-                        * function has pointers into, 0 in places that are free (expose.c) */
-    int exposed_count, exposed_room;
+    Set exposed; /* serials of storages that the function has pointers into (expose.c) */
+    Set leaf;    /* histories of leaves that the segment has met, once there are many (match.c) */
     double start_ms, end_ms; /* of recording */
     Tensor *local[LOCAL_VALUES];
     int64_t local_argument[2 * LOCAL_ARGUMENTS];

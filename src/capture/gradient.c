@@ -181,7 +181,7 @@ bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
     if (call->stale && !tracer->disabled && !segment_renew(call)) return false;
     if (call->refused) return false;
     const cb_operand input[] = {cb_operand_tensor(back->y), cb_operand_tensor(back->given)};
-    if (tracer->disabled || (call->exposed_count && expose_meets(call, input, 2)))
+    if (tracer->disabled || (call->exposed.count && expose_meets(call, input, 2)))
         return leave_to_tape(call);
     call->back = back;
     bool done = call->mode == CALL_REPLAYS && call_replays_backward(call, input);

@@ -102,7 +102,7 @@ static inline Tensor *take_line(Call *call, const TraceLine *line) {
 static_assert(!CALL_REPLAYS && !REASON_NONE, "nothing of it is 0");
 static inline bool only_matches(const Call *call) {
     int other = (int)call->mode | (int)call->refused;
-    other |= call->exposed_count | call->tracer.disabled | call->stale;
+    other |= call->exposed.count | call->tracer.disabled | call->stale;
     return LIKELY(!other);
 }
 

@@ -37,14 +37,40 @@ static bool is_value(const Call *call, int v, const Tensor *x) {
     return frozen_holds(call->entry, v, x) && found_elsewhere(call, x);
 }
 
+/* The k-th captured tensor, when the call has met it. */
+static const Tensor *captured_met(const Call *call, int k) {
+    int v = call->entry->captured[k];
+    return v == NO_VALUE ? NULL : call->value[v];
+}
+
+enum { FEW_LEAVES = 16 };
+
+static bool note_history(Set *leaf, const Tensor *x) {
+    return !x || !x->history || set_add(leaf, (uintptr_t)x->history);
+}
+
+/* Among many a set knows the histories of all that have been met. False: x may be one of them. */
+static bool is_new_leaf(Call *call, const Tensor *x) {
+    Set *leaf = &call->leaf;
+    bool all = true, begins = !leaf->count;
+    for (int i = 0; begins && i < call->input_count; i++) all &= note_history(leaf, call->value[i]);
+    for (int k = 0; begins && k < call->entry->captured_count; k++)
+        all &= note_history(leaf, captured_met(call, k));
+    bool known = set_has(leaf, (uintptr_t)x->history);
+    all &= note_history(leaf, x);
+    if (!all) set_free(leaf); /* no memory */
+    return all && !known;
+}
+
 /* As another value of the trace: each of the two would be given its own part of the gradient. */
-static bool is_leaf_already(const Call *call, const Tensor *x) {
-    const Entry *entry = call->entry;
-    bool is = false;
+static bool is_leaf_already(Call *call, const Tensor *x) {
+    int captured = call->entry->captured_count;
+    bool many = call->leaf.count || call->input_count + captured > FEW_LEAVES, is = false;
+    if (many && is_new_leaf(call, x)) return false;
     for (int i = 0; i < call->input_count; i++) is |= call->value[i]->history == x->history;
-    for (int k = 0; k < entry->captured_count; k++) {
-        int v = entry->captured[k];
-        is |= v != NO_VALUE && call->value[v] && call->value[v]->history == x->history;
+    for (int k = 0; k < captured; k++) {
+        const Tensor *met = captured_met(call, k);
+        is |= met && met->history == x->history;
     }
     return is;
 }

@@ -107,7 +107,7 @@ static __attribute__((noinline)) Tensor *apply_any(Call *call, Op op, const cb_o
     if (call->stale && !call->tracer.disabled && !segment_renew(call))
         return call->failed ? NULL : apply(op, input, input_count, attrs);
     if (call->refused) return NULL; /* memory may have run out in the middle of a recording */
-    if (call->tracer.disabled || (call->exposed_count && expose_meets(call, input, input_count)))
+    if (call->tracer.disabled || (call->exposed.count && expose_meets(call, input, input_count)))
         return expose_apply(call, op, input, input_count, attrs);
     if (call->mode != CALL_REPLAYS) return record_next(call, op, input, input_count, attrs);
     if (!match_here(call, op, input, input_count, attrs))
@@ -131,7 +131,7 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
         return call->failed ? NULL : apply_assign(target, value);
     if (call->refused) return NULL;
     const cb_operand input[2] = {cb_operand_tensor(target), *value};
-    if (tracer->disabled || (call->exposed_count && expose_meets(call, input, 2)))
+    if (tracer->disabled || (call->exposed.count && expose_meets(call, input, 2)))
         return expose_assign(call, target, value);
     if (call->mode == CALL_REPLAYS) {
         if (match_here(call, OP_assign, input, 2, NULL) ||
@@ -228,8 +228,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->resumed = false;
     call->before = NULL;
     call->left = call->due = call->reserved = NULL;
-    call->exposed = NULL;
-    call->exposed_count = call->exposed_room = 0;
+    call->exposed = call->leaf = (Set){0};
     call->seats = NULL;
     call->left_serial = serial_next();
     if (!call_reserve(call, input_count) || (entry && !call_sit(call))) return false;
@@ -344,6 +343,7 @@ void call_finish(Call *call) {
     }
     record_free(call->recording);
     segment_drop_reserved(call);
+    if (call->leaf.count) set_free(&call->leaf);
     call_stand_up(call);
     if (call->value != call->local) memory_free(call->value);
     if (call->argument != call->local_argument) memory_free(call->argument);

@@ -6,6 +6,7 @@ static const char *const ways[] = {NULL, "backend=vm", "freeze=1", "fullgraph=1"
 enum { WAYS = sizeof ways / sizeof *ways, CALLS = 6, RESULTS = 2 };
 
 static cb_tensor *p, *q; /* what the program finds */
+static cb_tensor *given; /* NULL: p, too */
 static bool squares;     /* the branch that it takes */
 
 static cb_tensor *leaf(double value) {
@@ -58,6 +59,27 @@ static int of_the_input_by_what_is_found(cb_tensor *const *in, int count, cb_ten
     return 1;
 }
 
+enum { OTHERS = 40 };
+static cb_tensor *other[OTHERS]; /* leaves that are no other one */
+
+static cb_tensor *with_others(cb_tensor *y) {
+    for (int i = 0; i < OTHERS; i++) y = cb_add(y, other[i]);
+    return y;
+}
+
+static int input_among_many(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    cb_tensor *x = in[0];
+    cb_grad(cb_sum(cb_mul(with_others(x), q)), NULL, &x, 1, out);
+    return 1;
+}
+
+static int found_among_many(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)in, (void)count, (void)user;
+    cb_grad(cb_sum(cb_mul(with_others(p), q)), NULL, &q, 1, out);
+    return 1;
+}
+
 /* ---- eagerly and compiled -------------------------------------------------------------------- */
 
 typedef struct Leaves {
@@ -78,7 +100,7 @@ static void compare(cb_function_n *program, const char *way, unsigned pattern, b
         q = leaves.second;
         p = one && !branches ? q : leaves.first;
         squares = one && branches;
-        cb_tensor *in = p, *got[RESULTS], *wanted[RESULTS];
+        cb_tensor *in = given ? given : p, *got[RESULTS], *wanted[RESULTS];
         int count = cb_call_n(fast, &in, 1, got, RESULTS);
         if (count < 0) fail_msg("%s: call %d: %s", way ? way : "", i, cb_error());
         forget(&leaves);
@@ -120,11 +142,21 @@ static void of_the_input(void **state) {
     expect_as_eager(of_the_input_by_what_is_found, false, false);
 }
 
+static void among_many(void **state) {
+    (void)state;
+    for (int i = 0; i < OTHERS; i++) other[i] = leaf(i);
+    expect_as_eager(input_among_many, false, true);
+    given = leaf(7);
+    expect_as_eager(found_among_many, false, true);
+    given = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(of_what_is_found, open_scope, close_scope_without_tensors),
         cmocka_unit_test_setup_teardown(of_another_branch, open_scope, close_scope_without_tensors),
         cmocka_unit_test_setup_teardown(of_the_input, open_scope, close_scope_without_tensors),
+        cmocka_unit_test_setup_teardown(among_many, open_scope, close_scope_without_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
