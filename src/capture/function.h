@@ -402,7 +402,7 @@ typedef enum CallMode {
     CALL_IS_EAGER /* a break: what came before has been run, the rest runs eagerly */
 } CallMode;
 
-enum { LOCAL_VALUES = 128, LOCAL_ARGUMENTS = 16 };
+enum { LOCAL_VALUES = 128, LOCAL_ARGUMENTS = 16, FEW_READS = 8 };
 
 struct Call {
     Frame frame; /* first: around the user's function */
@@ -440,6 +440,9 @@ struct Call {
     LeftSegment *reserved;     /* for the one that is about to be left; or NULL */
     LeftSegment *due;          /* one of them, to be compiled or made wider soon */
     uint64_t left_serial;      /* trace of their shells */
+    struct LeftRead **reads;   /* by storage, what they read (left.c): few_reads, or owned */
+    int read_count, read_room;
+    struct LeftRead *few_reads[FEW_READS];
     Set exposed; /* serials of storages that the function has pointers into (expose.c) */
     Set leaf;    /* histories of leaves that the segment has met, once there are many (match.c) */
     double start_ms, end_ms; /* of recording */

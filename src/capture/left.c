@@ -9,6 +9,60 @@
 #include "eager/tape.h"
 #include <string.h>
 
+/* ---- what is read ---------------------------------------------------------------------------- */
+
+static LeftRead **chain_of(const Call *call, const Storage *storage) {
+    uint64_t hash = storage->serial * UINT64_C(0x9E3779B97F4A7C15) >> 32;
+    return &call->reads[hash & (uint64_t)(call->read_room - 1)];
+}
+
+static void join_chain(Call *call, LeftRead *read) {
+    LeftRead **chain = chain_of(call, read->storage);
+    read->next = *chain;
+    read->link = chain;
+    if (*chain) (*chain)->link = &read->next;
+    *chain = read;
+}
+
+/* Without memory, chains grow long. */
+static void grow_reads(Call *call) {
+    int was_room = call->read_room, room = was_room ? 4 * was_room : FEW_READS;
+    LeftRead **was = call->reads, **grown = call->few_reads;
+    if (was_room) grown = memory_alloc(sizeof *grown * (size_t)room);
+    if (!grown) return;
+    memset(grown, 0, sizeof *grown * (size_t)room);
+    call->reads = grown;
+    call->read_room = room;
+    for (int i = 0; i < was_room; i++)
+        for (LeftRead *read = was[i], *next; read; read = next) {
+            next = read->next;
+            join_chain(call, read);
+        }
+    if (was_room > FEW_READS) memory_free(was);
+}
+
+static void note_reads(Call *call, LeftSegment *left) {
+    for (int v = 0, k = 0; v < left->values; v++) {
+        if (!left->value[v]) continue;
+        if (call->read_count == call->read_room) grow_reads(call);
+        left->read[k] = (LeftRead){.left = left, .storage = left->value[v]->storage};
+        join_chain(call, &left->read[k++]);
+        call->read_count++;
+    }
+}
+
+/* Nothing of it waits. */
+static void forget_reads(Call *call, LeftSegment *left) {
+    for (int k = 0; k < left->reads; k++) {
+        LeftRead *read = &left->read[k];
+        if (!read->link) continue;
+        *read->link = read->next;
+        if (read->next) read->next->link = read->link;
+        read->link = NULL;
+        call->read_count--;
+    }
+}
+
 /* ---- what was left --------------------------------------------------------------------------- */
 
 static void link_left(Call *call, LeftSegment *left) {
@@ -17,12 +71,13 @@ static void link_left(Call *call, LeftSegment *left) {
     call->left = left;
 }
 
-void left_free(Call *call, LeftSegment *left) {
+static void free_left(Call *call, LeftSegment *left) {
     if (left->previous)
         left->previous->next = left->next;
     else
         call->left = left->next;
     if (left->next) left->next->previous = left->previous;
+    forget_reads(call, left);
     for (int k = 0; k < left->shells; k++) {
         Tensor *x = left->shell[k].x;
         promise_forget(&left->shell[k], call->mode != CALL_IS_EAGER);
@@ -35,6 +90,12 @@ void left_free(Call *call, LeftSegment *left) {
     memory_free(left->version);
     memory_free(left->value);
     memory_free(left);
+}
+
+void left_free_all(Call *call) {
+    while (call->left) free_left(call, call->left);
+    if (call->read_room > FEW_READS) memory_free(call->reads);
+    call->read_room = 0;
 }
 
 /* The end of the call has nothing to do with it any more. */
@@ -83,16 +144,32 @@ static void take_operands(Call *call, LeftSegment *left) {
     call->own_inputs = 0;
 }
 
+/* Its values that are inputs or captured. */
+static int count_real(const Call *call) {
+    int count = 0;
+    for (int v = 0; v < length(call->trace->value); v++)
+        count += call->trace->value[v].kind != VALUE_IS_RESULT;
+    return count;
+}
+
 static void free_reserved(LeftSegment *left) {
     for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
     memory_free(left->value);
     memory_free(left);
 }
 
+static bool waits(const LeftSegment *left) {
+    for (int k = 0; k < left->shells; k++)
+        if (left->shell[k].x && !left->shell[k].x->storage) return true;
+    return false;
+}
+
 /* All that a segment of so many shells asks memory for. NULL: there is none. */
 static LeftSegment *reserve_left(const Call *call, int shells) {
     int values = length(call->trace->value), arguments = call->trace->argument_count;
-    LeftSegment *left = memory_zalloc(sizeof *left + sizeof *left->shell * (size_t)shells);
+    int reads = count_real(call);
+    LeftSegment *left = memory_zalloc(sizeof *left + sizeof *left->shell * (size_t)shells +
+                                      sizeof *left->read * (size_t)reads);
     Tensor **value = memory_zalloc(left_value_bytes(values, arguments));
     if (!left || !value) {
         memory_free(left), memory_free(value);
@@ -103,6 +180,8 @@ static LeftSegment *reserve_left(const Call *call, int shells) {
                           .ambient = call->ambient,
                           .value = value,
                           .values = values,
+                          .read = (LeftRead *)(void *)(left->shell + shells),
+                          .reads = reads,
                           .input_count = call->input_count,
                           .resumes = call->resumed};
     if (view_inputs(call, left)) return left;
@@ -137,6 +216,7 @@ LeftSegment *left_new(Call *call, int shells) {
         memcpy(left_arguments(left), call->argument, sizeof(int64_t) * (size_t)arguments);
     take_operands(call, left);
     take_shells(call, left);
+    if (waits(left)) note_reads(call, left);
     if (!promises_make(left)) call->lost = true;
     return left;
 }
@@ -147,12 +227,6 @@ void shell_adopt(Tensor *shell, Tensor *made) {
     shell->storage = storage_retain(made->storage);
     shell->offset = made->offset;
     memcpy(shell->stride, made->stride, sizeof(int64_t) * made->rank);
-}
-
-static bool waits(const LeftSegment *left) {
-    for (int k = 0; k < left->shells; k++)
-        if (left->shell[k].x && !left->shell[k].x->storage) return true;
-    return false;
 }
 
 bool left_compute(LeftSegment *left, const Trace *part, RandomState *random) {
@@ -206,6 +280,7 @@ bool left_compute_first(LeftSegment *left) {
 static void compute_waiting(Call *call, LeftSegment *left) {
     RandomState own = left->random;
     if (waits(left) && !compute_whole(left, &own)) call->lost = true;
+    forget_reads(call, left);
 }
 
 void segment_met(Call *call, Tensor *x) {
@@ -227,7 +302,7 @@ void segment_lost(Call *call, Tensor *x) {
     promise_forget(shell, false);
     shell->x = NULL;
     left->alive--;
-    if (is_over(left)) left_free(call, left);
+    if (is_over(left)) free_left(call, left);
 }
 
 const void *segment_storage_of(const Tensor *x) {
@@ -239,21 +314,21 @@ void segment_compute_all(Call *call) {
     for (LeftSegment *left = call->left; left; left = left->next) compute_waiting(call, left);
 }
 
-static bool reads(const LeftSegment *left, const Storage *storage) {
-    for (int v = 0; v < left->values; v++)
-        if (left->value[v] && left->value[v]->storage == storage) return true;
-    return false;
+static LeftSegment *find_reader(const Call *call, const Storage *storage) {
+    LeftRead *read = *chain_of(call, storage);
+    while (read && read->storage != storage) read = read->next;
+    return read ? read->left : NULL;
 }
 
 static void before_write(Call *call, const Storage *storage) {
-    for (LeftSegment *left = call->left; left; left = left->next)
-        if (reads(left, storage)) compute_waiting(call, left);
+    LeftSegment *left;
+    while (call->read_count && (left = find_reader(call, storage))) compute_waiting(call, left);
 }
 
 void segment_before_writes(Call *call, const Tensor *written) {
     const Trace *trace = call->trace;
     if (written && written->storage) before_write(call, written->storage);
-    for (int i = 0; call->left && !written && i < call->at; i++) {
+    for (int i = 0; call->read_count && !written && i < call->at; i++) {
         int root = trace_written_by(trace, i);
         if (root != NO_VALUE) before_write(call, call->value[root]->storage);
     }

@@ -228,6 +228,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->resumed = false;
     call->before = NULL;
     call->left = call->due = call->reserved = NULL;
+    call->read_count = call->read_room = 0;
     call->exposed = call->leaf = (Set){0};
     call->seats = NULL;
     call->left_serial = serial_next();

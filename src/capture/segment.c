@@ -167,7 +167,7 @@ static void catch_up(Call *call, LeftSegment *left) {
 
 void segment_finish(Call *call, bool compiles) {
     for (LeftSegment *left = call->left; left && compiles; left = left->next) catch_up(call, left);
-    while (call->left) left_free(call, call->left);
+    left_free_all(call);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */

@@ -12,6 +12,12 @@ typedef struct LeftShell {
     History *history; /* owned: what x was promised, once its ops have run one by one */
 } LeftShell;
 
+typedef struct LeftRead { /* a storage that a left segment, of which something waits, reads */
+    struct LeftRead *next, **link; /* of its chain in Call.reads; link NULL: it is in none */
+    LeftSegment *left;
+    const Storage *storage;
+} LeftRead;
+
 struct LeftSegment {
     LeftSegment *next, *previous; /* newest first */
     LeftSegment *like;    /* an equal one that is still to be compiled, and remembers for this
@@ -26,6 +32,8 @@ struct LeftSegment {
     int values, input_count;
     int rounds; /* of this one and those like it, until it is compiled; 0: it is like another */
     uint64_t *version; /* owned, by value: of what it reads, when it was left; NULL: no promises */
+    LeftRead *read; /* behind its shells */
+    int reads;
     int shells, alive;
     bool leads; /* others are like it */
     bool resumes;
@@ -49,7 +57,7 @@ bool left_keeps(const Call *call, int v);
 /* What is needed still of the segment that the call is in moves out of it; shells: how many stay at
  * most. NULL: no memory. */
 LeftSegment *left_new(Call *call, int shells);
-void left_free(Call *call, LeftSegment *left);
+void left_free_all(Call *call);
 /* Its ops, or those of a part of its trace, one by one, which draw from there. False with an error:
  * some shells have no value. */
 bool left_compute(LeftSegment *left, const Trace *part, RandomState *random);
