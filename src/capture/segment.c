@@ -55,13 +55,15 @@ static bool mark_end(Recording *recording) {
     Trace *trace = recording->trace;
     if (arena_guard(trace->arena)) return false;
     trace->goes_on = true;
+    trace->whole = acts(trace);
     trace->crosses = arena_new_array(trace->arena, atomic_bool, length(trace->value) + 1);
     return true;
 }
 
-/* False where what lives here would have to wait and may not. */
+/* False where what lives here would have to wait and may not: the state around it changes, or what
+ * the segment did would be done again. */
 static bool may_wait(const Call *call, const Trace *trace) {
-    for (int v = 0; trace->whole && v < call->bound; v++)
+    for (int v = 0; (trace->whole || call->stale) && v < call->bound; v++)
         if (call->value[v] && trace->value[v].kind == VALUE_IS_RESULT && !crosses(trace, v))
             return false;
     return true;
@@ -142,7 +144,6 @@ static void widen(Call *call, LeftSegment *left) {
     Recording *again = record_again(call, trace);
     Entry *wider = NULL;
     if (again && mark_end(again)) {
-        again->trace->whole = trace->whole;
         again->trace->draws = trace->draws;
         for (int v = 0; v < length(trace->value); v++)
             atomic_store(&again->trace->crosses[v], atomic_load(&trace->crosses[v]));
@@ -189,9 +190,7 @@ const Trace *segment_recorded(const Call *call, LeftSegment **behind) {
     return left ? left->trace : NULL;
 }
 
-/* Everything that lives crosses. */
-static void cross_whole(const LeftSegment *left, Trace *trace) {
-    trace->whole = true;
+static void cross_all(const LeftSegment *left, Trace *trace) {
     for (int k = 0; k < left->shells; k++)
         atomic_store(&trace->crosses[trace->value[left->shell[k].value].root], true);
 }
@@ -238,7 +237,6 @@ static void absorb(Call *call, LeftSegment *made, LeftSegment *older) {
     const Trace *was = older->recording->trace;
     for (int v = 0; v < length(was->value); v++)
         if (atomic_load(&was->crosses[v])) atomic_store(&trace->crosses[v], true);
-    trace->whole |= was->whole;
     if (!all || !fit_arguments(older, trace)) return;
     older->leads = false;
     made->rounds += older->rounds;
@@ -257,9 +255,9 @@ static void absorb_covered(Call *call, LeftSegment *made) {
 static bool run_recorded(Call *call, LeftSegment *left) {
     left->start_ms = call->start_ms;
     left->end_ms = clock_ms();
-    bool done = left_compute_first(left), whole = call->stale || acts(left->trace);
+    bool done = left_compute_first(left);
     LeftSegment *like = find_like(left), *leader = like ? like : left;
-    if (whole) cross_whole(left, leader->recording->trace);
+    if (call->stale || left->trace->whole) cross_all(left, leader->recording->trace);
     if (like)
         follow(left, like);
     else
