@@ -190,6 +190,24 @@ static void limit(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *may_step(cb_tensor *x) { return left_path ? cb_sin(x) : cb_mul(x, rate); }
+
+/* At the limit, what takes the place of a graph with another number is none more. */
+static void promoted_at_the_limit(void **state) {
+    (void)state;
+    cb_set_option("recompile_limit", "2");
+    cb_function *fast = cb_compile(may_step, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int i = 0; i < 4; i++) {
+        left_path = i == 1;
+        rate = 2 + i;
+        expect_same_bits(cb_call(fast, x), may_step(x));
+    }
+    expect_graphs(fast, 3);
+    cb_function_free(fast);
+    cb_set_option("recompile_limit", "8");
+}
+
 /* An integer and a float are two paths, however they compare; -0.0, NaN and infinities are numbers
  * as others. */
 static void kinds(void **state) {
@@ -600,6 +618,7 @@ int main(void) {
         cmocka_unit_test(one_by_one),
         cmocka_unit_test(paths),
         cmocka_unit_test(limit),
+        cmocka_unit_test(promoted_at_the_limit),
         cmocka_unit_test(kinds),
         cmocka_unit_test(loop),
         cmocka_unit_test(writes),
