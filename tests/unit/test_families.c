@@ -140,6 +140,8 @@ static void choices_are_counted(void **state) {
     expect_arguments(&found, 0, -1, -1);
     found = compiled(arena, result.code, (int64_t[]){401, 33, 33}, (int64_t[]){401, 34, 34});
     expect_arguments(&found, -1, 0, 0);
+    found = kernel_of(arena, (int64_t[]){401, 40, 50}); /* numbers that were equal so far */
+    assert_null(family_find(&found, &function));
     found = compiled(arena, result.code, (int64_t[]){501, 35, 36}, (int64_t[]){501, 34, 36});
     expect_arguments(&found, 0, 1, 2);
     code_release(result.code);
