@@ -80,7 +80,7 @@ typedef struct LateView {
     Site site;
 } LateView;
 
-/* How many views end the recording, over nothing that one of them has met first. */
+/* How many views end the recording. */
 static int count_late(const Call *call) {
     const Trace *trace = call->trace;
     int count = 0;
@@ -89,11 +89,6 @@ static int count_late(const Call *call) {
         bool view = !op->back && op->op != OP_assign && op_info(op->op)->kind == KIND_VIEW;
         if (!view || trace->value[op->result].root == op->result) break;
         count++;
-    }
-    int first = trace_values_after(trace, call->at - count);
-    for (int i = call->at - count; i < call->at; i++) {
-        int input = trace->op[i].input[0].value;
-        if (input >= first && trace->value[input].kind != VALUE_IS_RESULT) return 0;
     }
     return count;
 }

@@ -176,6 +176,34 @@ static void hundreds_of_slots_are_regions(void **state) {
     expect_regions(scatters_rows, 0);
 }
 
+static cb_tensor *weight; /* f32[HEADS, WIDTH, 8] */
+
+static cb_tensor *views_its_weight(cb_tensor *x, cb_tensor *cache) {
+    cb_assign(cb_slice(cache, 1, position, position + 1), cb_mul(x, 0.5));
+    cb_tensor *turned = cb_transpose(weight, 1, 2);
+    return cb_matmul(turned, cb_transpose(cache, 1, 2));
+}
+
+/* A view right before the cut is made behind it, also of what no op has met so far: there, the
+ * product takes the weight as it is found. */
+static void weights_are_viewed_behind_it(void **state) {
+    (void)state;
+    weight = cb_reshape(filled(8, 0.3), cb_dims(HEADS, WIDTH, 8));
+    cb_function *fast = cb_compile(views_its_weight, VM);
+    cb_tensor *cache = filled(ROWS, 0.1), *own = cb_clone(cache);
+    for (position = 3; position < 7; position++) {
+        cb_tensor *x = filled(1, 0.01 * position), *expected = views_its_weight(x, own);
+        expect_tensor(cb_call(fast, x, cache), expected, 2e-5, 2e-5);
+        expect_tensor(cache, own, 0, 0);
+    }
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "transpose(%0, dim0=1, dim1=2)"));
+    assert_null(strstr(text, "strided"));
+    cb_free_text(text);
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
 static cb_tensor *writes_constants(cb_tensor *x) {
     const float value[] = {1, 2, 3, 4};
     cb_assign(cb_slice(cb_slice(x, 0, 0, 2), 1, 1, 3), cb_from_data(value, CB_F32, cb_dims(2, 2)));
@@ -338,6 +366,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(hundreds_of_slots_are_regions, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(what_many_slots_give_is_read, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(constants_are_written, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(weights_are_viewed_behind_it, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(kernels_are_cut_off, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(parts_are_regions_by_any_views, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(paths_part_behind_it, open_scope, close_scope),
