@@ -204,6 +204,33 @@ static void weights_are_viewed_behind_it(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *writes_turned(cb_tensor *x, cb_tensor *y) {
+    cb_assign(cb_slice(x, 0, 1, 4), y);
+    return cb_ones(3);
+}
+
+static cb_tensor *writes_all_turned(cb_tensor *x, cb_tensor *y) {
+    cb_assign(x, y);
+    return cb_ones(3);
+}
+
+/* What is written is an input, of any strides. */
+static void inputs_are_written_as_they_lie(void **state) {
+    (void)state;
+    cb_function_2 *const functions[] = {writes_turned, writes_all_turned};
+    for (int i = 0; i < 4; i++) {
+        cb_function *fast = cb_compile(functions[i / 2], i % 2 ? VM : "");
+        for (int call = 0; call < 3; call++) {
+            cb_tensor *x = cb_rand(cb_dims(i / 2 ? 3 : 5, 4)), *own = cb_clone(x);
+            cb_tensor *y = cb_t(cb_rand(cb_dims(4, 3)));
+            functions[i / 2](own, y);
+            assert_non_null(cb_call(fast, x, y));
+            expect_tensor(x, own, 0, 0);
+        }
+        cb_function_free(fast);
+    }
+}
+
 static cb_tensor *writes_constants(cb_tensor *x) {
     const float value[] = {1, 2, 3, 4};
     cb_assign(cb_slice(cb_slice(x, 0, 0, 2), 1, 1, 3), cb_from_data(value, CB_F32, cb_dims(2, 2)));
@@ -366,6 +393,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(hundreds_of_slots_are_regions, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(what_many_slots_give_is_read, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(constants_are_written, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(inputs_are_written_as_they_lie, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(weights_are_viewed_behind_it, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(kernels_are_cut_off, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(parts_are_regions_by_any_views, open_scope, close_scope),
