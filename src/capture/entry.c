@@ -12,6 +12,7 @@
 #include "base/option.h"
 #include "base/timeline.h"
 #include "eager/eager.h"
+#include "graph/call.h"
 #include "tensor/thread.h"
 #include <string.h>
 
@@ -24,16 +25,29 @@ static bool lone_part(const Trace *trace, int v) {
         int other = trace_result(trace, k);
         if (other >= 0 && other != v && trace->value[other].root == root) return false;
     }
-    return meta_numel(&trace->value[v].meta) < meta_numel(&trace->value[root].meta);
+    int64_t shown = 1;
+    for (int d = 0; d < trace->value[v].meta.rank; d++)
+        if (!value_is_expanded(&trace->value[v], d)) shown *= trace->value[v].meta.size[d];
+    return shown < meta_numel(&trace->value[root].meta);
+}
+
+/* What lies in memory of a lone part. */
+static Node *part_node(Recording *recording, int v) {
+    Node *node = functional_node(recording, v);
+    for (int d = 0; d < node->rank; d++)
+        if (value_is_expanded(&recording->trace->value[v], d))
+            node = call_slice(recording->graph, node, d, 0, 1);
+    return node;
 }
 
 /* The graph output that computes value v, a root unless it is a lone part. */
-static int output_of(Recording *recording, int **computed, int v) {
+static int output_of(Recording *recording, int **computed, int v, bool part) {
     Graph *graph = recording->graph;
     for (int i = 0; i < length(*computed); i++)
         if ((*computed)[i] == v) return i;
     push(recording->trace->arena, *computed, v);
-    push(graph->arena, graph->output, functional_node(recording, v));
+    push(graph->arena, graph->output,
+         part ? part_node(recording, v) : functional_node(recording, v));
     return length(*computed) - 1;
 }
 
@@ -53,7 +67,7 @@ static void choose_results(Entry *entry, Recording *recording) {
         }
         bool part = !trace->goes_on && lone_part(trace, v);
         result->source = part ? RESULT_VALUE : RESULT_GRAPH;
-        result->output = output_of(recording, &computed, part ? v : value->root);
+        result->output = output_of(recording, &computed, part ? v : value->root, part);
     }
     entry->graph_output_count = length(computed);
 }

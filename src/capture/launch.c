@@ -102,6 +102,16 @@ bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument
     return done;
 }
 
+/* Of a part that is computed by itself: contiguous, but for what was expanded. */
+static void part_strides(const TraceValue *value, int64_t *stride) {
+    int64_t next = 1;
+    for (int d = value->meta.rank - 1; d >= 0; d--) {
+        bool expanded = value_is_expanded(value, d);
+        stride[d] = expanded ? 0 : next;
+        if (!expanded && value->meta.size[d]) next *= value->meta.size[d];
+    }
+}
+
 void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output) {
     for (int k = 0; k < trace_result_count(entry->trace); k++) {
         const EntryResult *result = &entry->result[k];
@@ -112,7 +122,7 @@ void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph
                                  ? value[entry->trace->value[result->value].root]
                                  : graph_output[result->output];
         if (result->source == RESULT_VALUE) {
-            contiguous_strides(x->rank, x->size, x->stride);
+            part_strides(&entry->trace->value[result->value], x->stride);
             x->offset = 0;
         }
         x->storage = storage_retain(from->storage);
@@ -142,7 +152,9 @@ static Tensor *make_result(const Entry *entry, const EntryResult *result, Tensor
         return tensor_view_of(real, &traced->meta, traced->stride, real->offset + traced->offset);
     case RESULT_VALUE: {
         Tensor *own = graph_output[result->output];
-        return tensor_view_of(own, &traced->meta, own->stride, own->offset);
+        int64_t stride[CB_MAX_RANK];
+        part_strides(traced, stride);
+        return tensor_view_of(own, &traced->meta, stride, own->offset);
     }
     default:
         return tensor_view_of(graph_output[result->output], &traced->meta, traced->stride,

@@ -114,6 +114,11 @@ typedef struct TraceValue {
     bool asked, required;
 } TraceValue;
 
+/* Along the dim all elements are one in memory. */
+static inline bool value_is_expanded(const TraceValue *value, int dim) {
+    return !value->stride[dim] && value->meta.size[dim] > 1;
+}
+
 /* A module whose forward ran, or of which the function asked something; or an FX graph that ran. */
 typedef struct TraceObject {
     union {

@@ -477,6 +477,45 @@ static void test_many_inputs_one_freed(void **state) {
     assert_null(cb_error());
 }
 
+/* ---- expanded parts -------------------------------------------------------------------------- */
+
+static cb_tensor *last_row_for_each(cb_tensor *x) {
+    return cb_expand(cb_unsqueeze(cb_select(cb_mul(x, 2.0), 0, 2), 1), cb_dims(4, 5));
+}
+
+static cb_tensor *one_of_expanded(cb_tensor *x) {
+    return cb_select(cb_expand(cb_unsqueeze(cb_mul(x, 2.0), 0), cb_dims(2, 3, 4)), 2, 1);
+}
+
+static cb_tensor *rows_of_expanded(cb_tensor *x) {
+    return cb_slice(cb_expand(cb_unsqueeze(cb_mul(x, 2.0), 1), cb_dims(3, 2, 4)), 0, 1, 3);
+}
+
+/* A lone part is computed by itself and keeps the strides of 0, so it takes no write, as in
+ * eager. */
+static void test_expanded_parts(void **state) {
+    (void)state;
+    cb_function_1 *const functions[] = {last_row_for_each, one_of_expanded, rows_of_expanded};
+    const char *const options[] = {VM, VM ",fullgraph=1", "backend=eager", ""};
+    for (int i = 0; i < 12; i++) {
+        cb_function *fast = cb_compile(functions[i / 4], options[i % 4]);
+        for (int call = 0; call < 3; call++) {
+            cb_scope_open();
+            cb_tensor *x = ramp(3, 4), *got = cb_call(fast, x), *wanted = functions[i / 4](x);
+            expect_tensor(got, wanted, 0, 0);
+            for (int d = 0; d < cb_rank(got); d++)
+                assert_int_equal(!cb_stride(got, d), !cb_stride(wanted, d));
+            assert_null(cb_fill_(got, 7));
+            cb_clear_error();
+            cb_scope_close();
+        }
+        char *text = cb_explain(fast);
+        assert_null(strstr(text, "return mul\n"));
+        cb_free_text(text);
+        cb_function_free(fast);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_pairs),
@@ -485,6 +524,7 @@ int main(void) {
         cmocka_unit_test(test_joined_on_the_way),
         cmocka_unit_test(test_asked_inside),
         cmocka_unit_test(test_same_results),
+        cmocka_unit_test(test_expanded_parts),
         cmocka_unit_test(test_many_inputs),
         cmocka_unit_test(test_many_inputs_one_freed),
         cmocka_unit_test(test_many_beside_a_found_one),
