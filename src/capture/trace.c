@@ -5,6 +5,7 @@
 #include "capture/trace.h"
 
 #include "base/memory.h"
+#include "base/set.h"
 #include "eager/tape.h"
 #include "graph/node.h"
 #include "op/custom.h"
@@ -442,17 +443,72 @@ static bool is_followed(const Trace *trace, const TraceOp *op) {
     return false;
 }
 
-static bool run_op(const Trace *trace, const TraceOp *op, const int64_t *argument, Tensor **real) {
+/* Before the last op that goes back. */
+typedef struct Writes {
+    int *last; /* by root, the last one; behind them, that to any tensor from outside. NULL: none */
+    Set outside; /* storages of those that are written */
+} Writes;
+
+static __attribute__((cold)) bool add_write(const Trace *trace, int i, Tensor *const *real,
+                                            Writes *writes) {
+    int values = length(trace->value), root = trace->value[trace->op[i].input[0].value].root;
+    bool own = trace_computes(trace, root);
+    if (!writes->last) writes->last = memory_zalloc(sizeof *writes->last * (size_t)(values + 1));
+    if (!writes->last) return false;
+    writes->last[own ? root : values] = i;
+    return own || set_add(&writes->outside, real[root]->storage->serial);
+}
+
+/* Where there is no memory for them: without them. */
+static Writes find_writes(const Trace *trace, int count, Tensor *const *real) {
+    Writes writes = {.last = NULL};
+    int back = count;
+    bool done = true;
+    while (back > 0 && !trace->op[back - 1].back) back--;
+    for (int i = 0; i < back && done; i++)
+        if (trace->op[i].op == OP_assign) done = add_write(trace, i, real, &writes);
+    return writes;
+}
+
+/* After op i. */
+static bool is_written(const Trace *trace, int i, const Writes *writes, int v, const Tensor *x) {
+    if (trace_computes(trace, v)) return writes->last[trace->value[v].root] > i;
+    return writes->last[length(trace->value)] > i && set_has(&writes->outside, x->storage->serial);
+}
+
+/* What the op's gradient may read is written to before that runs: the op takes copies, whose
+ * elements stay, as those of a graph do. False with an error. */
+static __attribute__((cold)) bool copy_written(const Trace *trace, int i, const Writes *writes,
+                                               cb_operand *input, Tensor **copy) {
+    const TraceOp *op = &trace->op[i];
+    bool done = true, views = trace->value[op->result].root != op->result;
+    for (int k = 0; k < op->input_count && !views && op->op != OP_custom; k++) {
+        if (op->input[k].kind != OPERAND_VALUE || !input[k].tensor) continue;
+        if (!is_written(trace, i, writes, op->input[k].value, input[k].tensor)) continue;
+        copy[k] = apply(OP_clone, &input[k], 1, &attrs_none);
+        done = done && copy[k];
+        input[k].tensor = copy[k];
+    }
+    return done;
+}
+
+static bool run_op(const Trace *trace, int i, const Writes *writes, const int64_t *argument,
+                   Tensor **real) {
+    const TraceOp *op = &trace->op[i];
     cb_operand input[TRACE_OPERANDS];
-    for (int i = 0; i < op->input_count; i++) input[i] = operand_of(&op->input[i], argument, real);
+    Tensor *copy[TRACE_OPERANDS] = {NULL};
+    bool followed = is_followed(trace, op);
+    for (int k = 0; k < op->input_count; k++) input[k] = operand_of(&op->input[k], argument, real);
     site_set(op->site);
     if (op->back && !back_is_possible(op, input, real)) return false;
-    no_grad_set(is_followed(trace, op) ? 0 : 1);
+    no_grad_set(followed ? 0 : 1);
     if (op->back) return run_back(op, input[0].tensor, input[1].tensor, real);
     if (op->op == OP_assign) return apply_assign(input[0].tensor, &input[1]) != NULL;
     Attrs attrs = {{0}};
     trace_attrs(op, argument, &attrs);
-    Tensor *result = apply(op->op, input, op->input_count, &attrs);
+    bool done = !writes->last || !followed || copy_written(trace, i, writes, input, copy);
+    Tensor *result = done ? apply(op->op, input, op->input_count, &attrs) : NULL;
+    for (int k = 0; k < op->input_count; k++) tensor_destroy(copy[k]);
     real[op->result] = cb_keep(on_device(result, trace->value[op->result].meta.device));
     return real[op->result] != NULL;
 }
@@ -462,10 +518,13 @@ static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tens
     Site site = site_current();
     bool done = true;
     int no_grad = no_grad_set(1);
+    Writes writes = find_writes(trace, count, real);
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
     for (int i = 0; i < count; i++)
         if (effects || !trace_has_effects(&trace->op[i]))
-            done &= run_op(trace, &trace->op[i], argument, real);
+            done &= run_op(trace, i, &writes, argument, real);
+    memory_free(writes.last);
+    set_free(&writes.outside);
     autocast_set(autocast);
     no_grad_set(no_grad);
     site_set(site);
