@@ -25,7 +25,7 @@ static void join_chain(Call *call, LeftRead *read) {
 }
 
 /* Without memory, chains grow long. */
-static void grow_reads(Call *call) {
+static __attribute__((noinline, cold)) void grow_reads(Call *call) {
     int was_room = call->read_room, room = was_room ? 4 * was_room : FEW_READS;
     LeftRead **was = call->reads, **grown = call->few_reads;
     if (was_room) grown = memory_alloc(sizeof *grown * (size_t)room);
