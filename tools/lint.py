@@ -26,10 +26,11 @@ MOST_COLUMNS, MOST_FUNCTION_LINES, MOST_FILE_LINES = 100, 60, 600
 MOST_SHARE = 0.15  # of the code, in one folder
 
 # A layer and what it may include besides itself.
-CHAIN = ["base", "op", "device", "tensor", "task", "graph", "lower", "vm", "cpu", "sched", "codegen", "jit", "method", "run", "report", "eager", "capture"]
+CHAIN = ["base", "op", "device", "tensor", "task", "graph", "lower", "vm", "cpu", "sched", "codegen", "jit", "method", "run", "report", "eager", "trace", "capture"]
 SIDE = ["io", "nn", "train", "fx"]  # the API's other half: over tensor and the door of op calls (eager), beside the compiler
 ALLOWED = {layer: set(CHAIN[: i + 1]) for i, layer in enumerate(CHAIN)}
 ALLOWED.update({layer: set(CHAIN[:4] + ["eager"] + SIDE[: i + 1]) for i, layer in enumerate(SIDE)})
+ALLOWED["trace"].add("nn")  # what a trace depends on: modules
 ALLOWED["capture"] |= set(SIDE)  # it compiles modules and FX graphs
 ALLOWED["cli"] = set(CHAIN + SIDE + ["cli"])
 

@@ -1,7 +1,8 @@
 /* Capture: a function's op calls become a graph. What TorchDynamo does, without bytecode: ops are
  * calls, so running the function is the analysis.
  *
- * A call of a compiled function goes through these files:
+ * A call of a compiled function goes through these files, all over traces (src/trace): storage,
+ * comparison, running op by op, which is the fallback of everything.
  *
  *   function.c   the public API: guards choose entries, notes
  *   call.c       one call: the function runs under a tracer, and what it recorded is computed
@@ -27,9 +28,6 @@
  *   repeat.c     ops of a trace recorded once more
  *   number.c     numbers that change become arguments of the graph
  *   functional.c in-place writes and views of the trace as pure graph nodes
- *   trace.c      the flat trace: storage, comparison, running it op by op (the fallback of
- *                everything)
- *   trace_text.c traces as text
  *   entry.c      a finished recording becomes an executable
  *   later.c      where its C code comes from, at once or in the background
  *   launch.c     running an entry and handing out its results

@@ -13,7 +13,7 @@
 #include "base/tomb.h"
 #include "base/worker.h"
 #include "capture/capture.h"
-#include "capture/trace.h"
+#include "trace/trace.h"
 #include "device/device.h"
 #include "eager/tape.h"
 #include "tensor/frame.h"
@@ -540,7 +540,10 @@ bool joint_is_promised(const Entry *entry, Tensor *const *value);
 void call_unbind_from(Call *call, int first); /* tensors from outside, from this number on */
 void call_loses_tensor(Tracer *tracer, Tensor *x);
 const void *call_storage_of(Tracer *tracer, const Tensor *x);
-/* line.c: what the op gives where the trace's line is met; NULL: another op, or no memory. The
+/* line.c: the trace is complete; may escape through its arena. */
+void trace_make_lines(Trace *trace);
+uint64_t trace_traits(const TraceValue *value, int number); /* Tensor.traits of a shell of it */
+/* What the op gives where the trace's line is met; NULL: another op, or no memory. The
  * others are the tracer's (tensor/tracer.h), with handles. */
 Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_count,
                         const Attrs *attrs);

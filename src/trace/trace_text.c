@@ -1,7 +1,7 @@
 /* Traces as text, for explain and for what is said of a miss:
  *
  *     %3: f32[1, 64] = slice(%2, dim=1, start=argument 0, end=1, step=1)    # decode.c:8 */
-#include "capture/trace.h"
+#include "trace/trace.h"
 
 #include "op/custom.h"
 

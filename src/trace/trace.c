@@ -2,7 +2,7 @@
  *
  * Invariant: operands name values that exist before their op, so a walk in order finds all of
  * them. */
-#include "capture/trace.h"
+#include "trace/trace.h"
 
 #include "base/memory.h"
 #include "base/set.h"

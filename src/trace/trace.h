@@ -12,8 +12,8 @@
  * A number is part of the trace or, once it was found to change, an *argument* of it: any number of
  * its kind fits there, and each run has its own. Arguments are counted in order of appearance,
  * apart from values, so that traces of the same ops number their values alike. */
-#ifndef CARBIDE_CAPTURE_TRACE_H
-#define CARBIDE_CAPTURE_TRACE_H
+#ifndef CARBIDE_TRACE_TRACE_H
+#define CARBIDE_TRACE_TRACE_H
 
 #include "base/buffer.h"
 #include "base/vec.h"
@@ -190,8 +190,6 @@ typedef struct Trace {
 Trace *trace_new(void); /* NULL: out of memory */
 void trace_free(Trace *trace);
 bool trace_same(const Trace *a, const Trace *b);
-void trace_make_lines(Trace *trace); /* line.c: it is complete; may escape through its arena */
-uint64_t trace_traits(const TraceValue *value, int number); /* Tensor.traits of a shell of it */
 /* True when the first count ops, and the values that they use, are equal but for numbers. */
 bool trace_alike(const Trace *a, const Trace *b, int count);
 bool trace_alike_op(const TraceOp *a, const TraceOp *b);
