@@ -11,16 +11,19 @@
 
 enum { TEXT = 900, ROWS = 7 };
 
-/* Shares of exp(x) beside the row's greatest one, and the row's sum: three sweeps. */
-static char *shares(const char *dtype, int n, bool varies) {
+/* Shares of exp(x) beside the row's greatest one, and the row's sum: three sweeps. Back: of the row
+ * read backwards. */
+static char *shares(const char *dtype, int n, bool varies, bool back) {
     char *text = malloc(TEXT);
     snprintf(text, TEXT,
              "kernel shares_%s_%d_%d(outer a0:%d, inner a1:%d%s) row split 1 { b0: in %s[%d]"
-             " b1: out %s[%d] b2: out %s[%d] t0 = %s load b0[((a0*%d)+a1)] t1 = %s reduce amax t0"
+             " b1: out %s[%d] b2: out %s[%d] t0 = %s load b0[(((a0*%d)+(a1*%d))+%d)]"
+             " t1 = %s reduce amax t0"
              " t2 = %s sub t0, t1 t3 = %s exp t2 t4 = %s reduce sum t3 t5 = %s div t3, t4"
              " store b1[((a0*%d)+a1)] = t5 store b2[a0] = t4 }",
              dtype, n, varies, ROWS, n, varies ? "+" : "", dtype, ROWS * n, dtype, ROWS * n, dtype,
-             ROWS, dtype, n, dtype, dtype, dtype, dtype, dtype, n);
+             ROWS, dtype, n, back ? -1 : 1, back ? n - 1 : 0, dtype, dtype, dtype,
+             dtype, dtype, n);
     return text;
 }
 
@@ -37,14 +40,32 @@ static char *quotients(int n, bool varies) {
     return text;
 }
 
-static bool masks(const char *text) {
+/* What does not lie side by side: a row backwards, every second element, by an index; and a number
+ * of another width, which is one for all lanes. */
+static char *apart(int n, bool varies) {
+    char *text = malloc(TEXT);
+    snprintf(text, TEXT,
+             "kernel apart_%d_%d(outer a0:%d, inner a1:%d%s) row split 1 { b0: in f32[%d]"
+             " b1: in f32[%d] b2: in i64[%d] b3: in f64[1] b4: out f32[%d]"
+             " t0 = f32 load b0[(((a0*%d)+(a1*-1))+%d)] t1 = f32 load b1[((a0*%d)+(a1*2))]"
+             " t2 = i64 load b2[a1] t3 = f32 load b0[((a0*%d)+t2)] t4 = f32 mul t0, t1"
+             " t5 = f32 add t4, t3 t6 = f64 load b3[0] t7 = f32 to f32 t6 t8 = f32 mul t5, t7"
+             " t9 = f32 reduce sum t8 t10 = f32 sub t8, t9 store b4[((a0*%d)+a1)] = t10 }",
+             n, varies, ROWS, n, varies ? "+" : "", ROWS * n, 2 * ROWS * n, n, ROWS * n, n, n - 1,
+             2 * n, n, n);
+    return text;
+}
+
+/* Also what the text must have, or NULL. */
+static bool masks(const char *text, const char *part) {
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
     Buffer code = buffer_new(arena);
     c_render_kernel(kernel_parse(arena, text), NULL, &code);
-    bool has = strstr(buffer_text(&code), "const int on = MASKED(") != NULL;
+    bool has = strstr(buffer_text(&code), " on = MASKED(") != NULL;
     assert_int_equal(strstr(buffer_text(&code), "(run))") != NULL,
                      has && !strstr(text, "+)")); /* hidden, where it does not vary */
+    if (has && part) assert_non_null(strstr(buffer_text(&code), part));
     arena_free(arena);
     return has;
 }
@@ -57,35 +78,55 @@ static void values_are_those_of_the_row(void **state) {
         char *text[3 * LENGTHS];
         for (int i = 0; i < LENGTHS; i++) {
             int n = lengths[i];
-            text[3 * i] = shares("f32", n, varies);
-            text[3 * i + 1] = shares("f64", n, varies);
+            text[3 * i] = shares("f32", n, varies, false);
+            text[3 * i + 1] = shares("f64", n, varies, false);
             text[3 * i + 2] = quotients(n, varies);
             bool hidden = cpu_level() >= CPU_V4 && n > 16 && n % 16;
-            assert_int_equal(masks(text[3 * i]), varies || hidden);
-            assert_false(masks(text[3 * i + 1])); /* of eight bytes */
+            assert_int_equal(masks(text[3 * i], NULL), varies || hidden);
+            assert_false(masks(text[3 * i + 1], NULL)); /* of eight bytes */
         }
         check_all((const char *const *)text, 3 * LENGTHS);
         for (int i = 0; i < 3 * LENGTHS; i++) free(text[i]);
     }
 }
 
-/* The end of a page that has none behind it. */
-static float *end_of_memory(size_t floats) {
-    enum { PAGES = 8 << 12 };
-    char *pages =
-        mmap(NULL, PAGES + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(pages != MAP_FAILED);
-    assert_int_equal(mprotect(pages + PAGES, 4096, PROT_NONE), 0);
-    return (float *)(void *)(pages + PAGES) - floats;
+/* They come through arrays, the last ones without what lies beside the row; vectors of them where
+ * an int says where. */
+static void what_lies_apart_is_gathered(void **state) {
+    (void)state;
+    static const int lengths[] = {9, 16, 17, 25, 32, 33, 48, 63, 257};
+    enum { LENGTHS = sizeof lengths / sizeof *lengths };
+    char *text[2 * LENGTHS];
+    for (int i = 0; i < 2 * LENGTHS; i++) {
+        int n = lengths[i / 2];
+        text[i] = apart(n, i % 2);
+        bool hidden = cpu_level() >= CPU_V4 && n > 16 && n % 16;
+        assert_int_equal(masks(text[i], "[l * -1];"), i % 2 || hidden);
+    }
+    check_all((const char *const *)text, 2 * LENGTHS);
+    for (int i = 0; i < 2 * LENGTHS; i++) free(text[i]);
 }
 
-static void run_at_the_end(const char *text, int n) {
+/* Pages that have none before and behind them; begin: where they begin, else at their end. */
+static float *edge_of_memory(size_t floats, bool begin) {
+    enum { PAGE = 1 << 12, PAGES = 8 * PAGE };
+    char *pages =
+        mmap(NULL, PAGES + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(mprotect(pages, PAGE, PROT_NONE), 0);
+    assert_int_equal(mprotect(pages + PAGE + PAGES, PAGE, PROT_NONE), 0);
+    return begin ? (float *)(void *)(pages + PAGE)
+                 : (float *)(void *)(pages + PAGE + PAGES) - floats;
+}
+
+static void run_at_the_edge(const char *text, int n, bool begin) {
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
     const Kernel *kernel = kernel_parse(arena, text);
     Code *code = compile(&kernel, 1, arena);
-    float *x = end_of_memory((size_t)(ROWS * n)), *y = end_of_memory((size_t)(ROWS * n));
-    float *sums = end_of_memory(ROWS), sum = 0;
+    float *x = edge_of_memory((size_t)(ROWS * n), begin);
+    float *y = edge_of_memory((size_t)(ROWS * n), begin), *sums = edge_of_memory(ROWS, begin);
+    float sum = 0;
     for (int k = 0; k < ROWS * n; k++) x[k] = (float)(k % 7);
     code_function(code, kernel->name)((void *[]){x, y, sums}, 0, ROWS, 0, NULL);
     for (int k = 0; k < n; k++) sum += y[(ROWS - 1) * n + k];
@@ -94,12 +135,13 @@ static void run_at_the_end(const char *text, int n) {
     arena_free(arena);
 }
 
-static void nothing_is_met_behind_the_last_row(void **state) {
+static void nothing_is_met_beside_the_rows(void **state) {
     (void)state;
-    static const int lengths[] = {5, 17, 30, 33, 47, 100};
-    for (int i = 0; i < 12; i++) {
-        char *text = shares("f32", lengths[i / 2], i % 2);
-        run_at_the_end(text, lengths[i / 2]);
+    static const int lengths[] = {5, 17, 30, 32, 33, 47, 100};
+    for (int i = 0; i < 28; i++) {
+        int n = lengths[i / 4];
+        char *text = shares("f32", n, i % 2, i & 2);
+        run_at_the_edge(text, n, i & 2);
         free(text);
     }
 }
@@ -159,7 +201,8 @@ int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_the_row),
-        cmocka_unit_test(nothing_is_met_behind_the_last_row),
+        cmocka_unit_test(what_lies_apart_is_gathered),
+        cmocka_unit_test(nothing_is_met_beside_the_rows),
         cmocka_unit_test(registers_decide_no_times),
     };
     int failed = cmocka_run_group_tests_name("codegen of masks", tests, NULL, NULL);

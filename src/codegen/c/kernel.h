@@ -42,6 +42,7 @@ struct CKernel {
     bool tail;         /* runs need not be a multiple of strip */
     bool in_strip;     /* lane l of the run is lane j of its strip */
     bool in_tail;      /* the same, behind the last strip */
+    bool narrow;       /* l is an int: c_gather */
     bool masked;       /* which has whole vectors there, and Emit.mask */
     bool hides_run;    /* its length is not in the text: c_hide_run */
     bool scalar;       /* its lanes are no vectors */
@@ -131,6 +132,9 @@ void c_choose_outs(CKernel *c);
 /* Of the loop over so many lanes that is about to open; start: of its first one, behind a pointer's
  * name. */
 void c_widen(CKernel *c, int64_t lanes, const char *start, const char *count);
+/* The same of elements of a strip that lie apart, or in a tail are loaded under its mask; NULL:
+ * there is none. The sweep's region is collected anew. */
+void c_gather(CKernel *c, int pass, const char *start, const char *count, const char *mask);
 void c_declare_outs(CKernel *c, int pass, int64_t lanes);
 void c_narrow_outs(CKernel *c, int pass, const char *start, const char *count);
 void c_flush_strip(CKernel *c, int pass);

@@ -24,6 +24,7 @@ Phrase c_axis(Emit *e, int axis, bool narrow) {
 }
 
 static const char *lane_times(CKernel *c, int64_t stride) {
+    if (c->narrow) return arena_format(c->e.arena, "l * %lld", (long long)stride);
     if (!c->flat && c->hidden & stride && !(stride & (stride - 1)))
         return arena_format(c->e.arena, "l * by%lld", (long long)stride);
     return arena_format(c->e.arena, "l * %s", emit_long(&c->e, stride));

@@ -93,6 +93,85 @@ void c_widen(CKernel *c, int64_t lanes, const char *start, const char *count) {
     }
 }
 
+/* Whether a load of the region comes through an array: one whose place is a value, which gcc knows
+ * no vectors for unless it knows the processor; and of a tail under masks all that do not lie side
+ * by side, for which it has none. */
+static bool is_gathered(const CKernel *c, const Expr *x, bool masked) {
+    const Emit *e = &c->e;
+    const Local *local = &e->local[x->id];
+    const Access *access = &e->load[x->id];
+    bool read = x->op == EX_load && local->needed && !local->kept && !local->name.text;
+    if (!read || !e->info.expr[x->id].users || !expr_uses_axis(x, e->lane_axis)) return false;
+    if (x->input_count > 1) return false;
+    return access->linear ? masked && access->stride != 1
+                          : masked || !e->local[x->input[0]->id].plain;
+}
+
+/* Whether compilers read it as vectors wherever its lanes are: an int says where. */
+static bool fills_vectors(const CKernel *c, const Expr *x) {
+    const Access *access = &c->e.load[x->id];
+    const Axis *lane = &c->e.kernel->axis[c->e.lane_axis];
+    bool fits = !lane->varies && lane->size < INT32_MAX / 8 && !hole_is_open(access->stride);
+    return access->linear && (fits || access->stride == -1);
+}
+
+/* What is gathered, into arrays from h<first> on. As vectors: of whole ones, since lanes that are
+ * stored one by one leave whoever reads a vector of them waiting; those behind the last one have
+ * the first one's element. */
+static void fill_arrays(CKernel *c, Expr *const *gathered, int first, bool vectors,
+                        const char *start, const char *count) {
+    Emit *e = &c->e;
+    bool any = false;
+    emit_begin(e);
+    for (int i = 0; i < length(gathered); i++) {
+        if (fills_vectors(c, gathered[i]) != vectors) continue;
+        emit_root(e, gathered[i], e->body_level);
+        any = true;
+    }
+    if (!any) return;
+    emit_collect(e);
+    Mark mark = emit_mark(e);
+    if (vectors) {
+        emit_directive(e, "#pragma omp simd");
+        emit_open(e, "for (int j = 0; j < %lld; j++)", (long long)c->strip);
+        emit_line(e, "const int l = j < %s ? (int)%s + j : 0;", count, start);
+    } else {
+        emit_open(e, "for (int j = 0; j < %s; j++)", count);
+        emit_line(e, "const int64_t l = %s + j;", start);
+    }
+    c->in_strip = true, c->narrow = vectors;
+    emit_declare(e, e->body_level);
+    for (int i = 0; i < length(gathered); i++)
+        if (fills_vectors(c, gathered[i]) == vectors)
+            emit_line(e, "h%d[j] = %s;", first + i, text_value(e, gathered[i]).text);
+    c->in_strip = c->narrow = false;
+    emit_close(e);
+    emit_forget(e, mark);
+}
+
+void c_gather(CKernel *c, int pass, const char *start, const char *count, const char *mask) {
+    Emit *e = &c->e;
+    Expr **gathered = NULL;
+    int first = c->wide_count;
+    c_collect(c, pass); /* what strips have gathered, the tail gathers anew */
+    for (int id = 0; id < e->count; id++)
+        if (is_gathered(c, e->kernel->expr[id], mask != NULL))
+            push(e->arena, gathered, e->kernel->expr[id]);
+    if (!length(gathered)) return;
+    for (int i = 0; i < length(gathered); i++)
+        emit_line(e, "%s h%d[%lld] __attribute__((aligned(64)));",
+                  c_array_type(c, gathered[i]->dtype), c->wide_count++, (long long)c->strip);
+    fill_arrays(c, gathered, first, true, start, count);
+    fill_arrays(c, gathered, first, false, start, count);
+    for (int i = 0; i < length(gathered); i++) {
+        Phrase text = text_atom(arena_format(e->arena, "h%d[j]", first + i));
+        if (mask)
+            text = text_of(TEXT_SELECT, arena_format(e->arena, "%s ? %s : 0", mask, text.text));
+        emit_name(e, gathered[i], text);
+    }
+    c_collect(c, pass);
+}
+
 /* ---- out of arrays ----------------------------------------------------------------------- */
 
 /* The arrays of what is copied out after the lanes. */

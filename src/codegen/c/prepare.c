@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/round.h"
+#include "lower/index.h"
 
 enum {
     WRITTEN_OUT = 400,      /* terms of a NESTED kernel times its inner points */
@@ -56,12 +57,32 @@ static int64_t whole_cost(const CKernel *c) {
     return cost;
 }
 
-/* The widest element that a kernel computes. */
-static int64_t widest(const Kernel *kernel) {
+/* Whether lanes along the axis load or store elements of a buffer, or compute with values as wide.
+ * What is one for all of them is no vector, and what only says where others are is read one by one
+ * (c_gather). */
+static bool meets_lanes(const CKernel *c, int axis, int buffer) {
+    const Kernel *kernel = c->e.kernel;
+    size_t size = cb_dtype_size(kernel->buffer[buffer].dtype);
+    for (int s = 0; s < length(kernel->store); s++) {
+        const Store *store = &kernel->store[s];
+        if (store->buffer == buffer && expr_uses_axis(store->index, axis)) return true;
+    }
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *x = kernel->expr[id];
+        bool vector = expr_uses_axis(x, axis) || x->op == EX_reduce;
+        if (!vector || !c->e.info.expr[id].users || index_is_computed(x)) continue;
+        bool loads = x->op == EX_load && x->imm.i == buffer;
+        if (loads || (size > MASKED_BYTES && cb_dtype_size(x->dtype) >= size)) return true;
+    }
+    return false;
+}
+
+/* The widest element that meets lanes along an axis. */
+static int64_t widest(const CKernel *c, int axis) {
     int64_t bytes = 4;
-    for (int b = 0; b < length(kernel->buffer); b++) {
-        int64_t own = (int64_t)cb_dtype_size(kernel->buffer[b].dtype);
-        bytes = own > bytes ? own : bytes;
+    for (int b = 0; b < length(c->e.kernel->buffer); b++) {
+        int64_t own = (int64_t)cb_dtype_size(c->e.kernel->buffer[b].dtype);
+        if (own > bytes && meets_lanes(c, axis, b)) bytes = own;
     }
     return bytes;
 }
@@ -92,7 +113,7 @@ static void choose_scans(CKernel *c, int64_t cost) {
     int lane = kernel->outer_count - 1, last = length(kernel->axis) - 1;
     if (!kernel_has_scan(kernel) || last <= lane) return;
     bool light = cost < WEAVE_COST && !has_halves(kernel);
-    bool strips = axis_typical(kernel, last) >= SCAN_BYTES / widest(kernel) && sets_alone(kernel);
+    bool strips = axis_typical(kernel, last) >= SCAN_BYTES / widest(c, last) && sets_alone(kernel);
     if (!light && strips) {
         c->shape = SHAPE_ROW;
         c->e.lane_axis = last;
@@ -252,7 +273,7 @@ static void choose_strip(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     if (c->shape != SHAPE_ROW) return;
     int64_t bytes = kernel_has_scan(kernel) ? SCAN_BYTES : STRIP_BYTES;
-    int64_t strip = bytes / widest(kernel), run = run_of(c);
+    int64_t strip = bytes / widest(c, c->e.lane_axis), run = run_of(c);
     for (int s = 0; s < c->store_count; s++) {
         int64_t line =
             LINE_BYTES / (int64_t)cb_dtype_size(kernel->buffer[kernel->store[s].buffer].dtype);
@@ -332,13 +353,15 @@ static void choose_calls(CKernel *c) {
     e->apart &= cost > APART_ARITHMETIC;
 }
 
-/* All elements have four bytes, and nothing is there that gcc leaves scalar below a condition
- * (calls), or compiles wrongly (loads that have one already: PRAGMAS). */
+/* All elements of lanes have four bytes, and nothing is there that gcc leaves scalar below a
+ * condition (calls), or compiles wrongly (loads that have one already: PRAGMAS). */
 static bool may_mask(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
-    for (int b = 0; b < length(kernel->buffer); b++)
-        if (cb_dtype_size(kernel->buffer[b].dtype) != MASKED_BYTES) return false;
-    for (int s = 0; s < c->store_count; s++)
+    for (int b = 0; b < length(kernel->buffer); b++) {
+        bool fits = cb_dtype_size(kernel->buffer[b].dtype) == MASKED_BYTES;
+        if (!fits && meets_lanes(c, c->e.lane_axis, b)) return false;
+    }
+    for (int s = 0; s < length(kernel->store); s++)
         if (kernel->store[s].guard || kernel->store[s].mode != STORE_SET) return false;
     for (int id = 0; id < c->e.count; id++) {
         const Expr *x = kernel->expr[id];

@@ -90,6 +90,7 @@ static void tail_loop(CKernel *c, int pass) {
     c_declare_outs(c, pass, c->strip);
     c_scan_strip(c, pass, "whole", "n - whole");
     c_widen(c, c->strip, " + whole", "n - whole");
+    c_gather(c, pass, "whole", "n - whole", masked ? "on" : NULL);
     if (masked) {
         e->usage->helper[HELPER_masks] = true;
         emit_line(e, "int64_t rest = whole, left = n - whole;");
@@ -131,6 +132,7 @@ static void one_strip(CKernel *c, int pass) {
     c_declare_outs(c, pass, c->strip);
     c_scan_strip(c, pass, "k", strip);
     c_widen(c, c->strip, " + k", strip);
+    c_gather(c, pass, "k", strip, NULL);
     emit_directive(e, "#pragma omp simd");
     emit_open(e, "for (int j = 0; j < %s; j++)", strip);
     emit_line(e, "const int64_t l = k + j;");
