@@ -44,6 +44,7 @@ struct CKernel {
     bool in_tail;      /* the same, behind the last strip */
     bool narrow;       /* l is an int: c_gather */
     bool masked;       /* which has whole vectors there, and Emit.mask */
+    bool masks_wide;   /* of eight bytes, as its elements are */
     bool hides_run;    /* its length is not in the text: c_hide_run */
     bool scalar;       /* its lanes are no vectors */
     bool split;

@@ -22,7 +22,6 @@ enum {
     SUM_BLOCK = 1024,       /* the same without strips */
     STRIP_BYTES = 128,      /* of a strip: two vectors of AVX-512, whose sums do not wait */
     SCAN_BYTES = 1024,      /* of a strip of scans: vectors do not wait for the loop before */
-    MASKED_BYTES = 4,       /* AVX2 leaves out lanes of four and eight bytes alone */
     LINE_BYTES = 64,
     WEAVE_ROWS = 4, /* of scans at a time: with what they write, less lines than a set has */
     WEAVE_LANES = 16,
@@ -72,7 +71,7 @@ static bool meets_lanes(const CKernel *c, int axis, int buffer) {
         bool vector = expr_uses_axis(x, axis) || x->op == EX_reduce;
         if (!vector || !c->e.info.expr[id].users || index_is_computed(x)) continue;
         bool loads = x->op == EX_load && x->imm.i == buffer;
-        if (loads || (size > MASKED_BYTES && cb_dtype_size(x->dtype) >= size)) return true;
+        if (loads || (size > sizeof(float) && cb_dtype_size(x->dtype) >= size)) return true;
     }
     return false;
 }
@@ -353,13 +352,16 @@ static void choose_calls(CKernel *c) {
     e->apart &= cost > APART_ARITHMETIC;
 }
 
-/* All elements of lanes have four bytes, and nothing is there that gcc leaves scalar below a
- * condition (calls), or compiles wrongly (loads that have one already: PRAGMAS). */
+/* All elements of lanes have four bytes, as f16 have in arrays, or all have eight: AVX2 leaves out
+ * no others. And nothing is there that gcc leaves scalar below a condition (calls), or compiles
+ * wrongly (loads that have one already: PRAGMAS). */
 static bool may_mask(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
+    int64_t wide = widest(c, c->e.lane_axis);
     for (int b = 0; b < length(kernel->buffer); b++) {
-        bool fits = cb_dtype_size(kernel->buffer[b].dtype) == MASKED_BYTES;
-        if (!fits && meets_lanes(c, c->e.lane_axis, b)) return false;
+        cb_dtype dtype = kernel->buffer[b].dtype;
+        int64_t own = dtype == CB_F16 ? (int64_t)sizeof(float) : (int64_t)cb_dtype_size(dtype);
+        if (own != wide && meets_lanes(c, c->e.lane_axis, b)) return false;
     }
     for (int s = 0; s < length(kernel->store); s++)
         if (kernel->store[s].guard || kernel->store[s].mode != STORE_SET) return false;
@@ -376,6 +378,7 @@ static bool may_mask(const CKernel *c) {
 static void choose_masks(CKernel *c) {
     if (!c->strip || !c->tail || !may_mask(c)) return;
     c->hides_run = run_is_hidden(c, c->strip);
+    c->masks_wide = widest(c, c->e.lane_axis) > (int64_t)sizeof(float);
     c->masked = c->hides_run || c->e.kernel->axis[c->e.lane_axis].varies;
 }
 

@@ -85,6 +85,7 @@ static void tail_loop(CKernel *c, int pass) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
     bool masked = c->masked;
+    const char *mask = c->masks_wide ? "int64_t" : "int";
     long long strip = (long long)c->strip, part = strip / 2;
     emit_block(e);
     c_declare_outs(c, pass, c->strip);
@@ -100,11 +101,11 @@ static void tail_loop(CKernel *c, int pass) {
                   strip);
         emit_line(e, "if (part >= n - whole) break;");
         emit_directive(e, "#pragma omp simd");
-        emit_open(e, "for (int i = 0; i < MASKED(%lld, n - whole); i++)", part);
-        emit_line(e, "const int j = part + i;");
+        emit_open(e, "for (%s i = 0; i < MASKED(%lld, n - whole); i++)", mask, part);
+        emit_line(e, "const %s j = part + i;", mask);
         emit_line(e, "const int64_t l = rest + i;");
-        emit_line(e, "const int on = MASKED(i < n - whole - part, 1);");
-        emit_line(e, "const int kept = MASKED(i < left - part, 1);");
+        emit_line(e, "const %s on = MASKED(i < n - whole - part, 1);", mask);
+        emit_line(e, "const %s kept = MASKED(i < left - part, 1);", mask);
         e->mask = "on", e->kept = "kept";
     } else {
         emit_directive(e, "#pragma omp simd");
