@@ -24,20 +24,54 @@ static void vote(Kernel *kernel, Expr *index, int axis, int *votes) {
         *votes -= 1;
 }
 
-/* Whether rows are walked several times, or at much cost for each point: folded and made into
- * something for each, folded twice, or through an exponential. */
-static bool is_dear(const Kernel *kernel) {
-    bool stores = false;
-    int reduces = 0, cost = 0;
+/* What a kernel does to its rows. */
+typedef struct RowWork {
+    bool stores;      /* every point */
+    int reduces;      /* folds of a row */
+    int points, rows; /* additions for each point, and for each row */
+} RowWork;
+
+static RowWork work_of(const Kernel *kernel) {
+    RowWork work = {0};
     for (int s = 0; s < length(kernel->store); s++)
-        stores |= expr_uses_inner(kernel, kernel->store[s].index);
+        work.stores |= expr_uses_inner(kernel, kernel->store[s].index);
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *x = kernel->expr[i];
-        reduces += x->op == EX_reduce;
+        work.reduces += x->op == EX_reduce;
         bool computes = x->op < OP_COUNT && x->op != OP_constant && !index_is_arithmetic(x);
-        if (computes) cost += op_info(x->op)->cost;
+        int *cost = expr_uses_inner(kernel, x) ? &work.points : &work.rows;
+        if (computes) *cost += op_info(x->op)->cost;
     }
-    return reduces && (stores || reduces > 1 || cost >= DEAR_POINT);
+    return work;
+}
+
+/* Whether rows are walked several times, or at much cost for each point: folded and made into
+ * something for each, folded twice, or through an exponential. */
+static bool is_dear(const RowWork *work) {
+    bool costs = work->points + work->rows >= DEAR_POINT;
+    return work->reduces && (work->stores || work->reduces > 1 || costs);
+}
+
+/* Bytes of a point where generated code walks what is left of a row as vectors whose other lanes a
+ * mask leaves out (codegen/c/prepare.c): four or eight wherever points are, and no condition. */
+static int64_t masked_bytes(const Kernel *kernel) {
+    size_t least = 8, most = 4;
+    bool guarded = false;
+    for (int s = 0; s < length(kernel->store); s++) {
+        const Store *store = &kernel->store[s];
+        size_t own = cb_dtype_size(kernel->buffer[store->buffer].dtype);
+        if (!expr_uses_inner(kernel, store->index)) continue;
+        least = own < least ? own : least, most = own > most ? own : most;
+        guarded |= store->guard != NULL;
+    }
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *x = kernel->expr[i];
+        if (x->op != EX_load || !expr_uses_inner(kernel, x)) continue;
+        size_t own = cb_dtype_size(kernel->buffer[x->imm.i].dtype);
+        least = own < least ? own : least, most = own > most ? own : most;
+        guarded |= x->input_count > 1;
+    }
+    return least == most && !guarded ? (int64_t)most : 0;
 }
 
 static bool varies(const Kernel *kernel, bool inner) {
@@ -47,11 +81,22 @@ static bool varies(const Kernel *kernel, bool inner) {
     return any;
 }
 
+/* From which length on lanes go along rows. Where it varies and every point is stored, one by one
+ * if lanes go across them, vectors under a mask are faster from a few points on, unless much is
+ * computed once for each row, which has no lanes then. */
+static int64_t least_along(const Kernel *kernel, const DeviceMachine *machine) {
+    const RowWork work = work_of(kernel);
+    int64_t bytes = varies(kernel, true) && work.stores ? masked_bytes(kernel) : 0;
+    if (bytes && work.rows < DEAR_POINT)
+        return work.points < DEAR_POINT ? machine->short_row / 2
+                                        : machine->short_row * 3 * bytes / 16;
+    return machine->short_row * (is_dear(&work) ? 3 : 2) / 2;
+}
+
 /* Rows that are too short for lanes along them, of which there are many. Where their length varies,
  * few rows are as good either way, and where their number does, it does not decide. */
 static bool has_short_rows(const Kernel *kernel, const DeviceMachine *machine) {
-    int64_t across = machine->short_row * (is_dear(kernel) ? 3 : 2) / 2;
-    if (kernel->inner_size >= across) return false;
+    if (kernel->inner_size >= least_along(kernel, machine)) return false;
     if (varies(kernel, true)) return kernel->outer_size > MOST_VARYING_ROWS;
     return kernel->outer_size >= machine->many_rows || varies(kernel, false);
 }

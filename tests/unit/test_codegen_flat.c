@@ -169,13 +169,29 @@ static void test_what_is_not_one_run(void **state) {
     check_columns(dense, 8, 65, false); /* rows that are runs themselves */
 }
 
+/* Rows whose length varies and that lie one behind the other stay in L1 a block at a time: every
+ * column comes back to them. Columns of which a row is one run need no small ones. */
+static void test_blocks_of_rows(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        "kernel rows(outer a0:300, inner a1:9+) tile split 1 { b0: in f32[2700] b1: out f32[300]"
+        " t0 = f32 load b0[((a0*9)+a1)] t1 = f32 reduce sum t0 store b1[a0] = t1 }",
+        "kernel columns(outer a0:300, inner a1:9+) tile split 1 { b0: in f32[2700] b1: out f32[300]"
+        " t0 = f32 load b0[((a1*300)+a0)] t1 = f32 reduce sum t0 store b1[a0] = t1 }"};
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(strstr(source(arena, text[i]), "run < 128 ?") != NULL, i == 0);
+    check_all(text, 2);
+    arena_free(arena);
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_are_one_run),
-        cmocka_unit_test(test_folds),
-        cmocka_unit_test(test_large_results),
-        cmocka_unit_test(test_what_is_not_one_run),
+        cmocka_unit_test(test_rows_are_one_run), cmocka_unit_test(test_folds),
+        cmocka_unit_test(test_large_results),    cmocka_unit_test(test_what_is_not_one_run),
+        cmocka_unit_test(test_blocks_of_rows),
     };
     int failed = cmocka_run_group_tests_name("codegen of flat rows", tests, NULL, NULL);
     cb_cleanup();

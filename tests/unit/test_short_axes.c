@@ -1,5 +1,7 @@
 /* Kernels whose last axis is short, on both engines: how they are walked, and what they compute. */
+#include "device/device.h"
 #include "executable_of.h"
+#include "sched/schedule.h"
 
 #include <stdio.h>
 
@@ -162,6 +164,42 @@ static void lanes_across_folded_rows(void **state) {
     }
 }
 
+/* Many rows whose length varies. What is stored goes along them from a few elements on, but for
+ * elements that no mask leaves out, what is folded alone, and costly work for each row. */
+static void lanes_along_rows_that_vary(void **state) {
+    (void)state;
+    static const struct {
+        const char *dtype, *point, *row;
+        int least;
+    } all[] = {{"f32", "neg t0", "neg t2", 8},  {"f32", "exp t0", "neg t2", 12},
+               {"f32", "neg t0", "log t2", 24}, {"f64", "neg t0", "neg t2", 8},
+               {"f64", "exp t0", "neg t2", 24}, {"bf16", "neg t0", "neg t2", 24},
+               {"f32", "neg t0", NULL, 16}};
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < 14; i++) {
+        const char *dtype = all[i / 2].dtype, *row = all[i / 2].row;
+        int n = all[i / 2].least - 1 + i % 2;
+        char text[600];
+        int at =
+            snprintf(text, sizeof text,
+                     "kernel k(outer a0:5000, inner a1:%d+) row split 1 { b0: in %s[%d]"
+                     " b1: out %s[%d] t0 = %s load b0[((a0*%d)+a1)] t1 = %s %s"
+                     " t2 = %s reduce sum t1",
+                     n, dtype, 5000 * n, dtype, 5000 * n, dtype, n, dtype, all[i / 2].point, dtype);
+        if (row)
+            snprintf(text + at, sizeof text - (size_t)at,
+                     " t3 = %s %s t4 = %s sub t1, t3 store b1[((a0*%d)+a1)] = t4 }", dtype, row,
+                     dtype, n);
+        else
+            snprintf(text + at, sizeof text - (size_t)at, " store b1[a0] = t2 }");
+        Kernel *kernel = kernel_parse(arena, text);
+        choose_form(kernel, &machine_cpu);
+        assert_int_equal(kernel->form, i % 2 ? FORM_ROW : FORM_TILE);
+    }
+    arena_free(arena);
+}
+
 /* What a row has one of says nothing of where the lanes go: each channel of batch norm's x has its
  * own weight and bias. */
 static void lanes_along_rows_of_channels(void **state) {
@@ -182,10 +220,15 @@ static void lanes_along_rows_of_channels(void **state) {
 static int run_engine(bool generate) {
     void *state = &generate;
     const struct CMUnitTest tests[] = {
-        ONE(short_last_axes),          ONE(stacks_along_a_short_last_axis),
-        ONE(stacks_of_many),           ONE(repeats_along_a_short_last_axis),
-        ONE(rows_of_a_few_elements),   ONE(a_value_for_each_column),
-        ONE(lanes_across_folded_rows), ONE(lanes_along_rows_of_channels),
+        ONE(short_last_axes),
+        ONE(stacks_along_a_short_last_axis),
+        ONE(stacks_of_many),
+        ONE(repeats_along_a_short_last_axis),
+        ONE(rows_of_a_few_elements),
+        ONE(a_value_for_each_column),
+        ONE(lanes_across_folded_rows),
+        ONE(lanes_along_rows_of_channels),
+        ONE(lanes_along_rows_that_vary),
     };
     return cmocka_run_group_tests_name(generate ? "C" : "VM", tests, NULL, NULL);
 }

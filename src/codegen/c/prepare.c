@@ -17,6 +17,7 @@ enum {
     WHOLE_RUN = 1 << 30,    /* lanes of a kernel that keeps nothing in arrays */
     TURN_BYTES = 256 << 10, /* from this size of a buffer on */
     ARRAY_BYTES = 32 << 10, /* of all arrays of an ARRAY kernel: they stay in L1 */
+    VARYING_ROWS = 128,     /* of a block: of 24 elements they stay in L1, too */
     KEEP_BYTES = 64 << 10,  /* of what ARRAY kernels keep: half of an L2 at the least */
     ROW_SUM_BLOCK = 4096,   /* terms of one partial sum in strips */
     SUM_BLOCK = 1024,       /* the same without strips */
@@ -222,6 +223,21 @@ static bool has_float_sum(const Kernel *kernel) {
     return false;
 }
 
+/* Whether lanes are rows behind one another whose length varies: each point of a block comes back
+ * to the lines of the one before. */
+static bool rows_vary(const CKernel *c) {
+    Kernel *kernel = c->e.kernel;
+    for (int id = 0, count = length(kernel->expr); id < count; id++) {
+        const Expr *x = kernel->expr[id];
+        int64_t stride;
+        Expr *rest;
+        if (x->op != EX_load || !expr_uses_inner(kernel, x->input[0])) continue;
+        bool linear = index_linear(kernel, x->input[0], c->e.lane_axis, &stride, &rest);
+        if (linear && stride_varies(kernel, stride)) return true;
+    }
+    return false;
+}
+
 static void choose_lanes(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     c->lanes = 0;
@@ -232,6 +248,7 @@ static void choose_lanes(CKernel *c) {
         int64_t lanes = ARRAY_BYTES / (8 * array_count(kernel)) / 64 * 64;
         c->lanes = lanes < 64 ? 64 : lanes > STREAM_LANES ? STREAM_LANES : lanes;
         if (c->columns) c->lanes = least(c->lanes, c_flat_lanes(c));
+        if (rows_vary(c)) c->lanes = least(c->lanes, VARYING_ROWS);
         if (c->weave) c->lanes = c->weave;
     }
     c->e.origin_level = 0;
