@@ -41,6 +41,20 @@ static char *quotients(int n, bool varies) {
     return text;
 }
 
+/* Elements of eight bytes that are one for each row are in no lane; those of columns are. */
+static char *picks(int n, bool by_column) {
+    char *text = malloc(TEXT);
+    const char *at = by_column ? "a1" : "a0";
+    snprintf(text, TEXT,
+             "kernel picks_%d_%d(outer a0:%d, inner a1:%d+) row split 1 { b0: in f32[%d]"
+             " b1: in i64[%d] b2: out f32[%d] b3: out f64[%d] t0 = f32 load b0[((a0*%d)+a1)]"
+             " t1 = i64 load b1[%s] t2 = bool eq [a1], t1 t3 = f32 where t2, 0:f32, t0"
+             " t4 = f32 reduce amax t3 t5 = f64 to f64 t4 store b2[((a0*%d)+a1)] = t3"
+             " store b3[a0] = t5 }",
+             n, by_column, ROWS, n, ROWS * n, by_column ? n : ROWS, ROWS * n, ROWS, n, at, n);
+    return text;
+}
+
 /* What does not lie side by side: a row backwards, every second element, by an index; and a number
  * of another width, which is one for all lanes. */
 static char *apart(int n, bool varies) {
@@ -108,6 +122,14 @@ static void what_lies_apart_is_gathered(void **state) {
     }
     check_all((const char *const *)text, 2 * LENGTHS);
     for (int i = 0; i < 2 * LENGTHS; i++) free(text[i]);
+}
+
+static void one_element_for_each_row_is_in_no_lane(void **state) {
+    (void)state;
+    char *text[] = {picks(65, false), picks(65, true), picks(40, false), picks(40, true)};
+    for (int i = 0; i < 4; i++) assert_int_equal(masks(text[i], NULL), i % 2 == 0);
+    check_all((const char *const *)text, 4);
+    for (int i = 0; i < 4; i++) free(text[i]);
 }
 
 /* Pages that have none before and behind them; begin: where they begin, else at their end. */
@@ -205,6 +227,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_the_row),
         cmocka_unit_test(what_lies_apart_is_gathered),
+        cmocka_unit_test(one_element_for_each_row_is_in_no_lane),
         cmocka_unit_test(nothing_is_met_beside_the_rows),
         cmocka_unit_test(registers_decide_no_times),
     };
