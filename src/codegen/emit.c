@@ -98,7 +98,7 @@ void emit_store(Emit *e, int s, Phrase element) {
     cb_dtype dtype = e->kernel->buffer[store->buffer].dtype, computed = store->value->dtype;
     Phrase value = text_value(e, store->value);
     if (e->store[s].wide) dtype = computed;
-    if (store->mode == STORE_ADD)
+    if (store_adds(store->mode))
         value = text_op(e, OP_add, computed, computed,
                         (Phrase[]){text_widen(e, dtype, element), value}, 2);
     value = text_narrow(e, dtype, value);

@@ -9,7 +9,7 @@ Kernel *kernel_new(Arena *arena) {
     Kernel *kernel = arena_zalloc(arena, sizeof *kernel);
     kernel->arena = arena;
     kernel->table = map_new(arena);
-    kernel->split = 1;
+    kernel->split = kernel->parts = 1;
     kernel->like = -1;
     kernel->outer_size = kernel->inner_size = 1;
     kernel->name = "kernel";
@@ -88,15 +88,21 @@ cb_dtype expr_running(const Expr *scan) {
     return scan->dtype == CB_F32 && reduce_adds(scan->imm.i) ? CB_F64 : scan->dtype;
 }
 
+bool kernel_has_sink(const Kernel *kernel) {
+    for (int i = 0; i < length(kernel->store); i++)
+        if (kernel->store[i].mode == STORE_SUM) return true;
+    return false;
+}
+
 bool kernel_in_order(const Kernel *kernel) {
     for (int i = 0; i < length(kernel->store); i++)
-        if (kernel->store[i].mode != STORE_SET) return true;
+        if (kernel->store[i].mode == STORE_LAST || kernel->store[i].mode == STORE_ADD) return true;
     return kernel_has_scan(kernel);
 }
 
 bool kernel_may_split(const Kernel *kernel) {
     for (int i = 0; i < length(kernel->store); i++)
-        if (kernel->store[i].mode == STORE_LAST) return false;
+        if (kernel->store[i].mode == STORE_LAST || kernel->store[i].mode == STORE_SUM) return false;
     return !kernel_has_scan(kernel);
 }
 

@@ -71,14 +71,18 @@ typedef struct KernelBuffer {
     int value;     /* plan value that it is bound to (sched/plan.h) */
 } KernelBuffer;
 
-/* STORE_SET writes each element at one point alone. The others take their index from data: inner
- * points of one outer point may meet, and follow each other in inner order. Points of different
- * outer points never meet. */
+/* STORE_SET writes each element at one point alone. STORE_LAST and STORE_ADD take their index from
+ * data: inner points of one outer point may meet, and follow each other in inner order. Points of
+ * different outer points never meet. STORE_SUM is a sink: rows meet, as where the columns of what
+ * a kernel makes row by row are summed, and the points of one row do not. */
 typedef enum StoreMode {
     STORE_SET,
     STORE_LAST, /* the last point stays (scatter) */
-    STORE_ADD   /* adds to what is there (scatter_add), at every inner point, varying or not */
+    STORE_ADD,  /* adds to what is there (scatter_add), at every inner point, varying or not */
+    STORE_SUM   /* adds to a sum that starts as 0 */
 } StoreMode;
+
+static inline bool store_adds(StoreMode mode) { return mode >= STORE_ADD; }
 
 typedef struct Store {
     int buffer;
@@ -96,7 +100,10 @@ typedef struct Store {
  * split chunks of
  *       ceil(n / split), a number that does not depend on the threads; pass p runs over (chunk,
  *       outer), the partial accumulators are then combined in chunk order, and pass p + 1 begins.
- *       Row-level stores happen after the last pass. */
+ *       Row-level stores happen after the last pass.
+ * parts > 1: of a kernel with sinks. The outer points are cut into so many ranges, each of which
+ *       adds to zeros of its own, which are then added up in order: that number, too, is one of
+ *       sizes alone. */
 typedef enum Form { FORM_TILE, FORM_ROW } Form;
 
 typedef struct Kernel Kernel;
@@ -112,6 +119,7 @@ struct Kernel {
     const Kernel *below;  /* kernel_over: that it began as; else NULL */
     Form form;
     int64_t split;                  /* chunks of the inner range; 1: not split */
+    int64_t parts;                  /* of the outer points, with sinks; else 1 */
     int64_t outer_size, inner_size; /* products of the axes */
     int64_t bytes, operations;      /* of one run: traffic at the least, arithmetic in additions */
     uint64_t key[2];                /* of a complete one: kernel_key */
@@ -150,9 +158,11 @@ void kernel_store(Kernel *kernel, int buffer, Expr *index, Expr *value, Expr *gu
  * point before, and a store may write where that did. No lanes along inner axes. */
 bool kernel_in_order(const Kernel *kernel);
 /* Whether chunks of the inner range may be walked at the same time: not those of a scan, nor where
- * the last point stays. Where points add, every chunk adds to zeros of its own (vm/bins.c). */
+ * the last point stays or rows meet. Where points add, every chunk adds to zeros of its own
+ * (vm/bins.c). */
 bool kernel_may_split(const Kernel *kernel);
 bool kernel_has_scan(const Kernel *kernel);
+bool kernel_has_sink(const Kernel *kernel);
 /* Of a scan's running value: f64 for sums and products of f32, which would round at every point. */
 cb_dtype expr_running(const Expr *scan);
 

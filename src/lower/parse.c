@@ -217,7 +217,8 @@ static Expr *expression(KernelParser *p, cb_dtype type) {
 
 static void statement(KernelParser *p) {
     bool add = accept(p, "add"), last = !add && accept(p, "last");
-    if (add || last || accept(p, "store")) {
+    bool sum = !add && !last && accept(p, "sum");
+    if (add || last || sum || accept(p, "store")) {
         expect(p, "b");
         int buffer = buffer_number(p);
         expect(p, "[");
@@ -229,6 +230,7 @@ static void statement(KernelParser *p) {
             kernel_store(p->kernel, buffer, index, value, guard,
                          add    ? STORE_ADD
                          : last ? STORE_LAST
+                         : sum  ? STORE_SUM
                                 : STORE_SET);
         return;
     }
@@ -281,6 +283,7 @@ static void header(KernelParser *p) {
     p->kernel->form = accept(p, "row") ? FORM_ROW : FORM_TILE;
     (void)accept(p, "tile");
     if (accept(p, "split")) p->kernel->split = integer(p);
+    if (accept(p, "parts")) p->kernel->parts = integer(p);
     expect(p, "{");
 }
 

@@ -86,7 +86,7 @@ static void put_expr(const Expr *e, Buffer *out) {
 }
 
 static void put_store(const Store *store, Buffer *out) {
-    static const char *const mode[] = {"store", "last", "add"};
+    static const char *const mode[] = {"store", "last", "add", "sum"};
     putf(out, "  %s b%d[", mode[store->mode], store->buffer);
     put_index(store->index, out);
     put(out, "] = ");
@@ -102,8 +102,10 @@ void kernel_print(const Kernel *kernel, Buffer *out) {
     for (int i = 0; i < length(kernel->axis); i++)
         putf(out, "%s%s a%d:%lld%s", i ? ", " : "", kernel->axis[i].inner ? "inner" : "outer", i,
              (long long)kernel->axis[i].size, kernel->axis[i].varies ? "+" : "");
-    putf(out, ") %s split %lld {\n", kernel->form == FORM_TILE ? "tile" : "row",
+    putf(out, ") %s split %lld", kernel->form == FORM_TILE ? "tile" : "row",
          (long long)kernel->split);
+    if (kernel->parts > 1) putf(out, " parts %lld", (long long)kernel->parts);
+    put(out, " {\n");
     for (int i = 0; i < length(kernel->buffer); i++) {
         const KernelBuffer *b = &kernel->buffer[i];
         putf(out, "  b%d: %s %s[%lld]\n", i, role[b->role], cb_dtype_name(b->dtype),

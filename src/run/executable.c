@@ -88,7 +88,7 @@ static int input_value(const Plan *plan, int input) {
 /* Of a kernel of the step that writes value where input lies, or of a later one; those of one step
  * run at the same time. */
 static bool may_follow(const Plan *plan, const Kernel *kernel, int value, int input) {
-    if (kernel->split > 1) return false; /* may find no memory */
+    if (kernel->split > 1 || kernel_has_sink(kernel)) return false; /* may find no memory */
     if (input < 0 || !kernel_reads(kernel, input)) return true;
     return kernel_writes(kernel, value) && same_elements(plan, kernel, value, input);
 }

@@ -94,3 +94,9 @@ bool domain_join(const Domain *a, const Domain *b, Domain *out) {
     *out = *a; /* b may be row-level beside a */
     return inner_a && domain_outer(a) == total_b;
 }
+
+bool domain_take(const Domain *rows, const Domain *sums, Domain *out) {
+    *out = *rows;
+    if (domain_total(rows) == domain_total(sums)) refine(rows, sums, out);
+    return domain_total(rows) == domain_total(sums) || domain_outer(rows) == domain_total(sums);
+}

@@ -28,6 +28,8 @@ static bool may_merge(const Schedule *s, const Group *group, int axis, int next)
     bool last = next == kernel->outer_count - 1 && next == length(kernel->axis) - 1;
     bool is_short = last && !group->anchor && axis_typical(kernel, next) < machine->short_row &&
                     !may_run_flat(s, kernel, next);
+    for (int i = 0; i < length(group->member); i++)
+        if (group->sink[i] && !index_continues(kernel, group->sink[i], axis, next)) return false;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
         if (index_is_arithmetic(e)) continue; /* judged as a whole, where it is used */
@@ -246,8 +248,10 @@ static void name_kernel(Schedule *s, Kernel *kernel) {
         count++;
     }
     for (int i = 0; i < length(kernel->store); i++) {
-        if (kernel->store[i].mode == STORE_SET) continue;
-        const char *op = kernel->store[i].mode == STORE_ADD ? "scatter_add" : "scatter";
+        static const char *const of[] = {
+            [STORE_LAST] = "scatter", [STORE_ADD] = "scatter_add", [STORE_SUM] = "sum"};
+        const char *op = of[kernel->store[i].mode];
+        if (!op) continue;
         if (count < NAME_OPS) putf(&name, "_%s", op);
         if (count < ORIGIN_OPS) putf(&origin, "%s%s", count ? ", " : "", op);
         kernel->kind = hash_mix(kernel->kind, hash_text(op));
@@ -380,7 +384,9 @@ int finish_group(Schedule *s, Group *group, const bool *stored) {
         const Node *node = group->member[i];
         if (!stored[i]) continue;
         Expr *index = node_numel(node) == total ? group->element : group->row;
-        kernel_store(kernel, out_buffer(s, kernel, node), index, group->value[i], NULL, STORE_SET);
+        if (group->sink[i]) index = group->sink[i];
+        kernel_store(kernel, out_buffer(s, kernel, node), index, group->value[i], NULL,
+                     group->sink[i] ? STORE_SUM : STORE_SET);
     }
     kernel->node_count = length(group->member);
     return add_kernel(s, kernel);

@@ -10,7 +10,10 @@ enum {
     DEAR_POINT = 10,             /* additions: an exponential */
     MOST_VARYING_ROWS = 1 << 12, /* a row that varies may be short in so many of them */
     BIN_SHARE = 4,               /* points for each bin of each chunk that adds to bins, at least */
-    BIN_CHUNKS = 64              /* and no more chunks than this */
+    BIN_CHUNKS = 64,             /* and no more chunks than this */
+    PART_SHARE = 8,              /* points for each element of each part of rows with sinks */
+    PARTS = 64,                  /* of these, and more where each would have ... */
+    PART_ROWS = 512              /* more rows than an f32 may add up */
 };
 
 /* Elements that lie side by side along axis, counted over all accesses. */
@@ -125,6 +128,7 @@ static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
     int inner = length(kernel->axis) > kernel->outer_count ? length(kernel->axis) - 1 : -1;
     int outer = kernel->outer_count - 1, along_inner = 0, along_outer = 0;
     if (inner < 0) return FORM_TILE;
+    if (kernel_has_sink(kernel)) return FORM_ROW;
     if (!kernel_has_scan(kernel) && has_short_rows(kernel, machine)) return FORM_TILE;
     if (!folds(kernel) && kernel_in_short_pieces(kernel, inner)) return FORM_TILE;
     for (int i = 0; i < length(kernel->expr); i++) {
@@ -191,6 +195,19 @@ static int64_t split_of(const Kernel *kernel, const DeviceMachine *machine) {
     return divide_up(first, chunk); /* no empty chunk */
 }
 
+/* Parts of the rows of a kernel with sinks: their elements together are few beside the points. */
+static int64_t parts_of_rows(const Kernel *kernel, const DeviceMachine *machine) {
+    int64_t rows = kernel->outer_size, points = rows * kernel->inner_size, elements = 0;
+    for (int s = 0; s < length(kernel->store); s++)
+        if (kernel->store[s].mode == STORE_SUM)
+            elements += kernel->buffer[kernel->store[s].buffer].numel;
+    if (!elements) return 1;
+    int64_t parts = least(PARTS, parts_of(points, traffic(kernel), machine));
+    if (rows / PART_ROWS > parts) parts = rows / PART_ROWS;
+    parts = least(least(parts, rows), points / (PART_SHARE * elements));
+    return parts < 2 ? 1 : divide_up(rows, divide_up(rows, parts)); /* no empty part */
+}
+
 /* Of a row of a matrix that is read, the row counts. */
 static int64_t elements_met(const Kernel *kernel, int buffer) {
     int64_t points = kernel->outer_size * kernel->inner_size, times = 0;
@@ -221,5 +238,6 @@ static void count_costs(Kernel *kernel) {
 void choose_form(Kernel *kernel, const DeviceMachine *machine) {
     kernel->form = form_of(kernel, machine);
     kernel->split = split_of(kernel, machine);
+    kernel->parts = parts_of_rows(kernel, machine);
     count_costs(kernel);
 }

@@ -6,6 +6,8 @@
  * by themselves. */
 #include "sched/schedule.h"
 
+enum { SINK_ROWS = 64 }; /* for each element */
+
 static int member_number(const Group *group, const Node *node) {
     for (int i = length(group->member) - 1; i >= 0; i--)
         if (group->member[i] == node) return i;
@@ -44,6 +46,8 @@ static Expr *trial_leaf(Lowering *l, const Node *node, Expr *const *position, Ex
         Expr *flat = index_flatten(l->kernel, node->rank, node->size, position);
         Expr *home = inside && is_row_level(group, node) ? group->row : group->element;
         if (flat != home) return NULL;
+        if (inside && group->sink[member]) return NULL;
+        group->reads_folds |= inside && op_info(node->op)->kind == KIND_REDUCE;
         if (inside) return group->value[member];
     }
     buffer_strides(trial->schedule, node, stride);
@@ -81,17 +85,46 @@ static Expr *kept_position(Kernel *kernel, const Node *node, Expr *const *positi
     return index_flatten(kernel, count, size, kept);
 }
 
+/* Whether rows may add to elements at this place: each point of a row to another one, or all of it
+ * to one, and so many rows to each that the elements of all parts together are few beside them.
+ * What there is one of for each row costs the VM as much as a block of lanes, so it takes no sums
+ * of it. */
+static bool may_sink(const Trial *trial, const Node *node, const Expr *place) {
+    const Kernel *kernel = trial->group->trial;
+    bool by_point = expr_uses_inner(kernel, place);
+    int64_t elements = 1, rows = 1;
+    for (int a = 0; a < length(kernel->axis); a++) {
+        bool inner = kernel->axis[a].inner;
+        if (expr_uses_axis(place, a))
+            elements *= kernel->axis[a].size;
+        else if (inner && by_point)
+            return false;
+        else if (!inner)
+            rows *= axis_typical(kernel, a);
+    }
+    if (!by_point && !trial->schedule->options.generate) return false;
+    return node->dtype == compute_dtype(node->dtype) && rows >= SINK_ROWS &&
+           elements == node_numel(node);
+}
+
+/* A fold over the dims that are inner, or a sink: a sum over others, which no member reads. */
 static Expr *lower_fold(Group *group, const Node *node) {
     Lowering *l = &group->lowering;
     const Node *input = node->input[0];
     const OpInfo *info = op_info(node->op);
     Expr *position[CB_MAX_RANK];
-    if (node_numel(input) != domain_total(&group->domain)) return NULL;
-    index_unflatten(l->kernel, input->rank, input->size, group->element, position);
-    if (kept_position(l->kernel, node, position) != group->row) return NULL;
+    bool of_rows = is_row_level(group, input);
+    if (of_rows && node_numel(input) != domain_outer(&group->domain)) return NULL;
+    Expr *flat = of_rows ? group->row : group->element;
+    index_unflatten(l->kernel, input->rank, input->size, flat, position);
+    Expr *kept = kept_position(l->kernel, node, position);
+    bool sinks = of_rows || kept != group->row;
+    if (sinks && !may_sink(l->user, node, kept)) return NULL;
     Expr *operand = lower_at(l, input, position, NULL);
     if (!operand) return NULL;
     operand = expr_to(l->kernel, operand, compute_dtype(node->dtype));
+    if (sinks) group->sink[length(group->value)] = kept;
+    if (of_rows || (sinks && expr_uses_inner(l->kernel, kept))) return operand;
     Expr *value = info->kind == KIND_SCAN ? expr_scan(l->kernel, info->scan_of, operand)
                                           : expr_reduce(l->kernel, node->op, operand);
     return l->precise ? expr_to(l->kernel, value, node->dtype) : value;
@@ -109,14 +142,22 @@ static Expr *lower_member(Group *group, const Node *node) {
     return lower_expand(&group->lowering, node, position);
 }
 
+static bool any_sink(const Group *group) {
+    for (int i = 0; i < length(group->sink); i++)
+        if (group->sink[i]) return true;
+    return false;
+}
+
+/* Lanes of scans go across rows, which would meet. */
 bool group_extend(Schedule *s, Group *group, const Node *const *member, int count) {
     for (int i = 0; i < count; i++) {
+        push(s->arena, group->sink, NULL);
         Expr *value = lower_member(group, member[i]);
         if (!value) return false;
         push(s->arena, group->member, member[i]);
         push(s->arena, group->value, value);
     }
-    return true;
+    return !any_sink(group) || !kernel_has_scan(group->trial);
 }
 
 /* What an expanded operand reads, down to buffers. The expansion is short (TREE_NODES). */
@@ -186,7 +227,8 @@ void group_open(Schedule *s, Group *group, const Domain *domain) {
     group->lowering.random_state = trial_random_state;
     group->lowering.precise = s->graph->ambient.precise;
     group->member = NULL;
-    group->value = NULL;
+    group->value = group->sink = NULL;
+    group->reads_folds = false;
     group->read = NULL;
     if (group->anchor) read_operands(s, group);
     make_axes(s, group);

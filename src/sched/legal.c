@@ -25,11 +25,39 @@ static bool holds_epilogue(Merge *m) {
     return step->kind == GROUP_PRODUCT && !loop->anchor && !domain_has_inner(&loop->domain);
 }
 
+static bool has_scan(const Group *group) {
+    for (int i = 0; i < length(group->member); i++)
+        if (op_info(group->member[i]->op)->kind == KIND_SCAN) return true;
+    return false;
+}
+
+/* All that it folds are sums, for others to read. */
+static bool only_sums(const Group *group) {
+    for (int i = 0; i < length(group->member); i++) {
+        const Node *node = group->member[i];
+        if (op_info(node->op)->kind == KIND_REDUCE && node->op != OP_sum) return false;
+    }
+    return !group->reads_folds && !has_scan(group);
+}
+
+/* Where two fold over different dimensions the rows of one may stay, and the sums of the other
+ * become sinks of these: rows that are long enough for lanes along them. */
+static bool takes_sinks(Merge *m, const Group *rows, const Group *sums) {
+    const Domain *domain = &rows->domain;
+    int last = domain->count - 1;
+    m->sinks = only_sums(sums) && !has_scan(rows) && domain->inner[last] &&
+               domain->size[last] >= m->schedule->machine->short_row &&
+               domain_take(domain, &sums->domain, &m->domain);
+    return m->sinks;
+}
+
 static bool holds_same_split(Merge *m) {
-    return has_step(m) || domain_same_split(&m->a->domain, &m->b->domain);
+    return has_step(m) || domain_same_split(&m->a->domain, &m->b->domain) ||
+           takes_sinks(m, m->a, m->b) || takes_sinks(m, m->b, m->a);
 }
 
 static bool holds_same_size(Merge *m) {
+    if (m->sinks) return true;
     if (!has_step(m)) return domain_join(&m->a->domain, &m->b->domain, &m->domain);
     Domain flat = {.count = 1, .size = {node_numel(step_of(m)->anchor)}};
     return domain_join(&loop_of(m)->domain, &flat, &m->domain);

@@ -10,6 +10,7 @@ typedef struct Merge {
     Schedule *schedule;
     Group *a, *b;  /* FUSION_ONE: a alone */
     Domain domain; /* of both, found on the way */
+    bool sinks;    /* the one's sums are sinks of the other's rows */
 } Merge;
 
 /* The first rule that does not hold; NULL: all do, and of a pair, a now computes what b did. */

@@ -35,6 +35,8 @@ bool domain_equal(const Domain *a, const Domain *b);
 bool domain_same_split(const Domain *a, const Domain *b);
 /* The domain in which both can run, where their splits are the same; false: of other sizes. */
 bool domain_join(const Domain *a, const Domain *b, Domain *out);
+/* The domain of rows with sums of another split in it, of its elements or of its rows. */
+bool domain_take(const Domain *rows, const Domain *sums, Domain *out);
 
 /* GROUP_PRODUCT: tasks that take pointwise work as their epilogue (ops of kind CONTRACT);
  * GROUP_OPAQUE: tasks that take none. */
@@ -50,6 +52,8 @@ struct Group {
     Kernel *trial;        /* members lowered over domain; NULL: to be made */
     Lowering lowering;    /* of the trial */
     Expr **value;         /* by member */
+    Expr **sink;          /* by member: of a sum of rows, the element that each adds to; or NULL */
+    bool reads_folds;     /* a member reads what another one has folded */
     Expr *element, *row;  /* flat position at element and at row level */
     const Node **read;    /* vec: real nodes and inputs that it reads from outside */
     const Node **operand; /* vec: what the anchor's own step reads */

@@ -179,7 +179,7 @@ bool vm_store_is_direct(const Builder *b, int s) {
     Expr *value = vm_real(b, store->value);
     for (int other = 0; other < length(b->kernel->store); other++)
         if (other != s && b->info.store_pass[other] == b->pass) return false;
-    if (store->mode == STORE_ADD || store->guard || buffer->role == BUFFER_INOUT) return false;
+    if (store_adds(store->mode) || store->guard || buffer->role == BUFFER_INOUT) return false;
     if (store_streams(b, s)) return false;
     if (!vm_is_dense(place) || !b->node[value->id].lanes) return false;
     if (vm_is_ready(b, value) || b->node[value->id].uses != 1 || vm_is_kept(b, value)) return false;
@@ -194,7 +194,7 @@ static VmStore *store_function(const Builder *b, const Store *store, VmType type
     cb_dtype dtype = b->kernel->buffer[store->buffer].dtype;
     bool wide = type == VM_F64 && dtype != CB_F64;
     const VmElement *element = &b->ops->element[dtype][wide];
-    return store->mode == STORE_ADD ? element->add : element->store;
+    return store_adds(store->mode) ? element->add : element->store;
 }
 
 void vm_emit_store(Builder *b, int s) {
@@ -216,7 +216,7 @@ void vm_emit_store(Builder *b, int s) {
     VmType type = vm_type(b->kernel->buffer[store->buffer].dtype, b->oracle);
     int a = vm_operand(b, value, lanes);
     VmInstr instr =
-        instr_of(VM_STORE, vm_mode(lanes), -1, a, store->mode == STORE_ADD ? "add" : "store");
+        instr_of(VM_STORE, vm_mode(lanes), -1, a, store_adds(store->mode) ? "add" : "store");
     instr.number = vm_access(b, store->buffer, place, lanes, vm_type_size(type), store->guard);
     instr.store = store_function(b, store, type);
     if (store_streams(b, s)) {

@@ -54,15 +54,20 @@ static bool copy_reduces(Launch *launch, const Kernel *kernel, Arena *arena) {
     return true;
 }
 
-/* What the chunks of a split kernel add to. */
-static void find_bins(Launch *launch, const Kernel *kernel) {
-    launch->bins.buffer = -1;
-    for (int s = 0; s < length(kernel->store) && launch->split > 1; s++) {
-        if (kernel->store[s].mode != STORE_ADD) continue;
-        launch->bins.buffer = kernel->store[s].buffer;
-        launch->bins.dtype = kernel->buffer[launch->bins.buffer].dtype;
-        launch->bins.numel = kernel->buffer[launch->bins.buffer].numel;
+/* What the chunks of a split kernel add to, and what sinks do. false: no memory. */
+static bool find_bins(Launch *launch, const Kernel *kernel) {
+    int stores = length(kernel->store);
+    for (int s = 0; s < stores; s++) {
+        const Store *store = &kernel->store[s];
+        bool sink = store->mode == STORE_SUM;
+        if (!sink && (store->mode != STORE_ADD || launch->split == 1)) continue;
+        if (!launch->bins) launch->bins = memory_alloc(sizeof *launch->bins * (size_t)(stores - s));
+        if (!launch->bins) return false;
+        const KernelBuffer *buffer = &kernel->buffer[store->buffer];
+        launch->bins[launch->bins_count++] =
+            (LaunchBins){store->buffer, sink, buffer->dtype, buffer->numel};
     }
+    return true;
 }
 
 /* ---- pieces ---- */
@@ -138,9 +143,10 @@ bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function,
                        .form = kernel->form,
                        .outer_size = kernel->outer_size,
                        .split = kernel->split > 1 ? kernel->split : 1,
+                       .parts = kernel->parts,
                        .pass_count = 1,
                        .buffer_count = length(kernel->buffer)};
-    find_bins(launch, kernel);
+    if (!find_bins(launch, kernel)) goto failed;
     launch->grain = grain_of(kernel, launch->outer_size * launch->split);
     if (launch->split > 1) {
         Arena *arena = arena_new();
@@ -163,6 +169,7 @@ void launch_free(Launch *launch) {
     for (int i = 0; i < launch->piece_count; i++) program_free(launch->piece[i].program);
     memory_free(launch->piece);
     memory_free(launch->reduce);
+    memory_free(launch->bins);
     *launch = (Launch){0};
 }
 
@@ -253,12 +260,12 @@ bool launch_run(const Launch *launch, void *const *buffer) {
         run_pieces(launch, buffer);
         return true;
     }
+    if (launch->bins) return bins_run(launch, buffer);
     if (launch->split == 1) {
         Range range = {.launch = launch, .buffer = buffer};
         parallel_for(launch->outer_size, launch->grain, run_range, &range);
         return true;
     }
-    if (launch->bins.buffer >= 0) return bins_run(launch, buffer);
     int64_t slots = launch->outer_size * launch->split * launch->reduce_count;
     Scalar stack[STACK_SLOTS];
     if (slots <= STACK_SLOTS) {

@@ -12,6 +12,14 @@ typedef struct LaunchPiece {
 } LaunchPiece;
 enum { LAUNCH_PIECES = 32 };
 
+/* Elements that points add to. sink: from 0 on; else to what is there. */
+typedef struct LaunchBins {
+    int buffer;
+    bool sink;
+    cb_dtype dtype;
+    int64_t numel;
+} LaunchBins;
+
 typedef struct Launch {
     KernelFunction *function; /* generated code, or NULL: program on the VM */
     void *argument;           /* of the function, behind the buffers; NULL: it takes none */
@@ -19,14 +27,11 @@ typedef struct Launch {
     LaunchPiece *piece;       /* owned; NULL: the program runs by itself */
     int piece_count;
     Form form;
-    int64_t outer_size, split, grain; /* grain: items that are worth waking a thread for */
+    int64_t outer_size, split, parts, grain; /* grain: items that are worth waking a thread for */
     int pass_count, reduce_count, buffer_count;
-    /* Of a split kernel that adds to elements (STORE_ADD): these; buffer -1: it does not. */
-    struct {
-        int buffer;
-        cb_dtype dtype;
-        int64_t numel;
-    } bins;
+    /* owned: elements that chunks, or parts, add to; NULL: none */
+    LaunchBins *bins;
+    int bins_count;
     /* owned, by slot: how chunks combine */
     struct {
         cb_dtype dtype;

@@ -143,12 +143,13 @@ bool vm_store_is_inner(const Builder *b, int store) {
     return b->info.store_pass[store] < b->info.pass_count;
 }
 
-/* An addition happens at every point, even where nothing varies with the lane. */
+/* An addition happens at every point, even where nothing varies with the lane: a sink's at every
+ * row, where the lanes go across rows. */
 bool vm_store_has_lanes(const Builder *b, int s) {
     const Store *store = &b->kernel->store[s];
     const VmIndex *place = &b->store[s];
     if (b->lane_axis < 0) return false;
-    if (store->mode == STORE_ADD) return true;
+    if (store->mode == STORE_ADD || (store->mode == STORE_SUM && !b->row)) return true;
     bool varies = place->levels.count > 1 || place->levels.stride[0];
     bool lanes = b->node[store->value->id].lanes || varies || !place->linear;
     return lanes || (store->guard && b->node[store->guard->id].lanes);

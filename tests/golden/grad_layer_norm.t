@@ -54,9 +54,8 @@ graph(arg0: f32[512, 768], arg1: f32[768], arg2: f32[768], arg3: f32[512, 768]) 
   return layer_norm, add_3, reshape, reshape_1
 }
 --- grad plan
-  k0_sum_div_sub_square(v0, v1, v2, v3, v4, v5, v6)
-  k1_mul_sum(v3, v4, v7, v8)
+  k0_sum_div_sub_square(v0, v1, v2, v3, v4, v5, v6, v7)
+  return v4 f32[512, 768]
   return v5 f32[512, 768]
-  return v6 f32[512, 768]
+  return v6 f32[768]
   return v7 f32[768]
-  return v8 f32[768]

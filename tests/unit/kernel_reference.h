@@ -82,7 +82,7 @@ static void reference_store(Reference *r, const Store *store) {
           (long long)buffer->numel);
     char *element = (char *)r->out[store->buffer] + index * (int64_t)cb_dtype_size(buffer->dtype);
     Scalar value = reference_value(r, store->value);
-    if (store->mode == STORE_ADD) {
+    if (store_adds(store->mode)) {
         Scalar pair[2] = {scalar_load(element, buffer->dtype), value};
         value = scalar_eval(OP_add, buffer->dtype, pair);
     }
