@@ -14,13 +14,13 @@ graph(arg0: f32[64, 300], arg1: f32[10, 300], arg2: f32[10], arg3: i64[64], arg4
   where = where(ne, arg3, 0)
   reshape = reshape(where, sizes=[64, 1])
   eq = eq(arange, reshape)
+  reshape_1 = reshape(arg4, sizes=[1])
+  expand = expand(reshape_1, sizes=[64])
   to = to(ne, dtype=i64)
   sum = sum(to, dim=[0])
   to_1 = to(sum, dtype=f32)
-  div = div(arg4, to_1)
-  reshape_1 = reshape(div, sizes=[1])
-  expand = expand(reshape_1, sizes=[64])
-  where_1 = where(ne, expand, 0.0)
+  div = div(expand, to_1)
+  where_1 = where(ne, div, 0.0)
   neg = neg(where_1)
   reshape_2 = reshape(neg, sizes=[64, 1])
   where_2 = where(eq, reshape_2, 0.0)
@@ -53,7 +53,7 @@ graph(arg0: f32[64, 300], arg1: f32[10, 300], arg2: f32[10], arg3: i64[64], arg4
   k1_amax_sub_exp_nonpositive_sum(v2, v4, v5, v6)
   k2_ne_where(v7, v8)
   check v8 in [0, 10) for gather
-  k3_ne_log_sub_where(v7, v6, v8, v2, v4, v9, v10, v11)
+  k3_ne_to_sum_log(v7, v6, v8, v2, v4, v9, v10, v11)
   k4_le_eq_neg_where(v2, v8, v11, v6, v5, v12, v13)
   matmul v14 = v12 @ v1 [1 x 64 x 300 x 10]
   matmul v15 = v12 @ v0 [1 x 10 x 300 x 64]

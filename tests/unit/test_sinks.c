@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-enum { TEXT = 1200, ROWS = 70, EXAMPLES = 700, WIDTH = 48 };
+enum { TEXT = 1200, ROWS = 70, CLASSES = 65, EXAMPLES = 700, WIDTH = 48 };
 
 /* ---- kernels as text ------------------------------------------------------------------------- */
 
@@ -70,6 +70,12 @@ static int norm(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
     return cb_grad(y, in[3], in, 3, out) == CB_OK ? 3 : -1;
 }
 
+static int entropy(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_cross_entropy(in[0], in[1]);
+    return cb_grad(out[0], NULL, in, 1, out + 1) == CB_OK ? 2 : -1;
+}
+
 /* Of a relu behind a bias: nothing but the gradient's sum is new, and they share a kernel. */
 static int biased(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
     (void)count, (void)user;
@@ -79,34 +85,40 @@ static int biased(cb_tensor *const *in, int count, cb_tensor **out, void *user) 
 
 static cb_tensor *leaf(cb_tensor *x) { return cb_requires_grad_(x, true); }
 
-static void operands(cb_tensor **in) {
+static void operands(cb_tensor **in, bool classes) {
     cb_manual_seed(3);
+    if (classes) {
+        in[0] = leaf(cb_randn(cb_dims(EXAMPLES, CLASSES)));
+        cb_tensor *target = cb_randint(0, CLASSES, cb_dims(EXAMPLES));
+        in[1] = cb_masked_fill(target, cb_eq(target, 7), -100);
+        return;
+    }
     in[0] = leaf(cb_randn(cb_dims(EXAMPLES, WIDTH)));
     in[1] = leaf(cb_randn(cb_dims(WIDTH)));
     in[2] = leaf(cb_randn(cb_dims(WIDTH)));
     in[3] = cb_randn(cb_dims(EXAMPLES, WIDTH));
 }
 
-/* As many kernels as said; what eager gives; and the same bits
+/* As many kernels as said, for generated code and for the VM; what eager gives; and the same bits
  * on any number of threads. */
-static void check_step(cb_function_n *body, int kernels) {
+static void check_step(cb_function_n *body, bool classes, const int kernels[2]) {
     static const int threads[] = {1, 2, 3, 16};
     cb_tensor *in[4], *wanted[3] = {NULL}, *first[3] = {NULL}, *out[3];
     cb_scope_open();
-    operands(in);
+    operands(in, classes);
     int count = body(in, 4, wanted, NULL);
     for (int vm = 0; vm < 2; vm++) {
         cb_function *fast = cb_compile_n(body, NULL, vm ? "backend=vm" : "");
         for (int t = 0; t < 4; t++) {
             cb_set_threads(threads[t]);
-            assert_int_equal(cb_call_n(fast, in, 4, out, 3), count);
+            assert_int_equal(cb_call_n(fast, in, classes ? 2 : 4, out, 3), count);
             for (int i = 0; i < count; i++) {
                 if (!t) first[i] = out[i];
                 expect_tensor(out[i], first[i], 0, 0);
                 expect_tensor(out[i], wanted[i], 1e-5, 1e-5);
             }
         }
-        assert_int_equal(cb_stats(fast).kernels, kernels);
+        assert_int_equal(cb_stats(fast).kernels, kernels[vm]);
         assert_int_equal(cb_stats(fast).eager_calls, 0);
         cb_function_free(fast);
     }
@@ -117,12 +129,19 @@ static void check_step(cb_function_n *body, int kernels) {
 /* The gradients to x, weight and bias are one kernel. */
 static void layer_norm_backward_is_a_kernel(void **state) {
     (void)state;
-    check_step(norm, 1);
+    check_step(norm, false, (const int[]){1, 1});
+}
+
+/* Loss and gradient are one; the targets are counted and checked before it. The VM adds up the
+ * losses, of which a row has one, in a kernel of their own. */
+static void cross_entropy_is_a_kernel(void **state) {
+    (void)state;
+    check_step(entropy, true, (const int[]){3, 4});
 }
 
 static void a_bias_gradient_is_in_its_producers_kernel(void **state) {
     (void)state;
-    check_step(biased, 1);
+    check_step(biased, false, (const int[]){1, 1});
 }
 
 int main(void) {
@@ -131,6 +150,7 @@ int main(void) {
         cmocka_unit_test(rows_meet_in_sums),
         cmocka_unit_test(sums_keep_some_axes),
         cmocka_unit_test(layer_norm_backward_is_a_kernel),
+        cmocka_unit_test(cross_entropy_is_a_kernel),
         cmocka_unit_test(a_bias_gradient_is_in_its_producers_kernel),
     };
     int failed = cmocka_run_group_tests_name("sinks", tests, NULL, NULL);

@@ -60,7 +60,8 @@ static Node *sum_of(const Classes *c, Node *x) {
 }
 
 /* The losses whose target is valid, 0 for the others. Their mean counts each by the weight of its
- * class; NaN when none is valid. */
+ * class; NaN when none is valid. Each takes its share of the mean, which is known before any loss:
+ * then nobody waits for their sum, and one kernel makes the losses and the gradient. */
 static Node *reduced_valid(const Classes *c, Node *loss, Node *valid, Node *weight) {
     Graph *graph = c->graph;
     Node *zero = call_constant(graph, c->x->dtype, 0);
@@ -68,7 +69,9 @@ static Node *reduced_valid(const Classes *c, Node *loss, Node *valid, Node *weig
     if (c->reduction != CB_REDUCE_MEAN)
         return call_loss_reduced(graph, op_info(c->op)->name, kept, c->reduction);
     Node *counts = weight ? call3(graph, OP_where, valid, weight, zero) : valid;
-    return call2(graph, OP_div, sum_of(c, kept), sum_of(c, counts));
+    Node *total = sum_of(c, counts);
+    if (node_numel(kept) == 0) return call2(graph, OP_div, sum_of(c, kept), total);
+    return sum_of(c, call2(graph, OP_div, kept, total));
 }
 
 static Node *times(const Classes *c, Node *x, Node *weight) {
