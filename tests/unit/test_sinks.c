@@ -144,6 +144,70 @@ static void a_bias_gradient_is_in_its_producers_kernel(void **state) {
     check_step(biased, false, (const int[]){1, 1});
 }
 
+/* ---- optimizers ------------------------------------------------------------------------------ */
+
+typedef struct Update {
+    cb_optimizer *optimizer;
+    cb_tensor *parameter[160];
+    int count;
+    bool clips;
+} Update;
+
+static int update(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    Update *u = user;
+    (void)in, (void)count;
+    if (u->clips) out[0] = cb_clip_grad_norm_(u->parameter, u->count, 1.0, 2);
+    return cb_optimizer_step(u->optimizer) == CB_OK ? u->clips : -1;
+}
+
+static void add(Update *u, cb_dim_list sizes) { u->parameter[u->count++] = leaf(cb_randn(sizes)); }
+
+/* The parameters of GPT-2, 16 wide and of 600 words. */
+static void add_gpt2(Update *u) {
+    enum { N = 16, LAYERS = 12 };
+    add(u, cb_dims(600, N)), add(u, cb_dims(64, N));
+    for (int i = 0; i < LAYERS; i++) {
+        add(u, cb_dims(N)), add(u, cb_dims(N));
+        add(u, cb_dims(3 * N, N)), add(u, cb_dims(3 * N));
+        add(u, cb_dims(N, N)), add(u, cb_dims(N));
+        add(u, cb_dims(N)), add(u, cb_dims(N));
+        add(u, cb_dims(4 * N, N)), add(u, cb_dims(4 * N));
+        add(u, cb_dims(N, 4 * N)), add(u, cb_dims(N));
+    }
+    add(u, cb_dims(N)), add(u, cb_dims(N));
+    cb_tensor *sum = NULL;
+    for (int i = 0; i < u->count; i++) {
+        cb_tensor *square = cb_sum(cb_square(u->parameter[i]));
+        sum = sum ? cb_add(sum, square) : square;
+    }
+    assert_int_equal(cb_backward(sum, NULL), CB_OK);
+    u->optimizer = cb_optimizer_new("AdamW", NULL);
+    assert_int_equal(cb_optimizer_add(u->optimizer, u->parameter, u->count, NULL), CB_OK);
+}
+
+static int64_t kernels_of_update(bool clips) {
+    Update u = {.clips = clips};
+    cb_tensor *out[1];
+    cb_scope_open();
+    add_gpt2(&u);
+    cb_function *fast = cb_compile_n(update, &u, NULL);
+    for (int i = 0; i < 2; i++) assert_int_equal(cb_call_n(fast, NULL, 0, out, 1), clips);
+    int64_t kernels = cb_stats(fast).kernels;
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+    cb_optimizer_free(u.optimizer);
+    cb_scope_close();
+    return kernels;
+}
+
+/* AdamW of all of GPT-2: lists, however many parameters there are. The norm of as many gradients is
+ * sums, twice, and twice what adds these up. */
+static void all_parameters_are_updated_by_two_kernels(void **state) {
+    (void)state;
+    assert_int_equal(kernels_of_update(false), 2); /* the step's numbers, and the list */
+    assert_int_equal(kernels_of_update(true), 4 + 2);
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
@@ -152,6 +216,7 @@ int main(void) {
         cmocka_unit_test(layer_norm_backward_is_a_kernel),
         cmocka_unit_test(cross_entropy_is_a_kernel),
         cmocka_unit_test(a_bias_gradient_is_in_its_producers_kernel),
+        cmocka_unit_test(all_parameters_are_updated_by_two_kernels),
     };
     int failed = cmocka_run_group_tests_name("sinks", tests, NULL, NULL);
     cb_cleanup();
