@@ -380,8 +380,10 @@ static bool may_mask(const CKernel *c) {
         int64_t own = dtype == CB_F16 ? (int64_t)sizeof(float) : (int64_t)cb_dtype_size(dtype);
         if (own != wide && meets_lanes(c, c->e.lane_axis, b)) return false;
     }
-    for (int s = 0; s < length(kernel->store); s++)
-        if (kernel->store[s].guard || kernel->store[s].mode != STORE_SET) return false;
+    for (int s = 0; s < length(kernel->store); s++) {
+        StoreMode mode = kernel->store[s].mode;
+        if (kernel->store[s].guard || (mode != STORE_SET && mode != STORE_SUM)) return false;
+    }
     for (int id = 0; id < c->e.count; id++) {
         const Expr *x = kernel->expr[id];
         if (!c->e.info.expr[id].users && !c->e.info.expr[id].index_only) continue;
