@@ -58,6 +58,7 @@ static void one_piece(CKernel *c, int64_t low, int64_t high) {
     int64_t most = PIECES_TWICE_MAX / (length(c->edge) + 1);
     if (masks(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
     piece->e.indent = e->indent;
+    piece->hidden = c->hidden;
     if (c->piece_axis == e->lane_axis) {
         const char *end = emit_size(e, high);
         emit_line(e, "if (run > %s - a%d) run = %s - a%d;", end, e->lane_axis, end, e->lane_axis);
@@ -134,6 +135,7 @@ static void item_across_pieces(CKernel *c) {
                                         : kernel_range(e->kernel, axis, low, high);
         CKernel *piece = c_prepare(range, NULL, e->usage, e->out);
         piece->e.indent = e->indent;
+        piece->hidden = c->hidden;
         piece->scalar = length(edge) >= POINTS_MAX && copies(piece);
         emit_block(&piece->e);
         c_item(piece);
@@ -186,6 +188,7 @@ void c_row_in_pieces(CKernel *c, int pass) {
         CKernel *piece = c->row_piece[i];
         Emit *e = &piece->e;
         e->indent = c->e.indent;
+        piece->hidden = c->hidden;
         c_collect(piece, pass);
         emit_block(e);
         c_row_of_piece(piece, pass);
