@@ -99,6 +99,9 @@ static void print_step(const Plan *plan, const Step *step, const Work *work, Buf
     case STEP_CUSTOM:
         putf(out, "    %s\n", step->origin);
         break;
+    case STEP_WRITE:
+        putf(out, "    %s: parts written, %d copies\n", step->origin, length(step->part));
+        break;
     }
 }
 

@@ -25,7 +25,7 @@ void report_step(const Executable *executable, int number, Buffer *out) {
         putf(out, "check of the indices of %s", step->origin);
         return;
     }
-    if (step->kind == STEP_CUSTOM) put(out, step->origin);
+    if (step->kind == STEP_CUSTOM || step->kind == STEP_WRITE) put(out, step->origin);
     if (step->kind == STEP_TASK) put_task(step, &executable_info(executable).work[number], out);
     if (step->kernel < 0) return;
     const Kernel *kernel = plan->kernel[step->kernel];

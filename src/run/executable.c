@@ -227,6 +227,7 @@ static int *count_readers(const Plan *plan) {
     for (int s = 0; s < length(plan->step); s++) {
         const Step *step = &plan->step[s];
         for (int i = 0; i < step->in_count; i++) readers[step->in[i]]++;
+        for (int i = 0; i < length(step->part); i++) readers[step->part[i].value]++;
         for (int k = 0; k < step_kernels(step); k++) {
             const KernelBuffer *buffer = plan->kernel[step_kernel(step, k)]->buffer;
             for (int i = 0; i < length(buffer); i++) readers[buffer[i].value]++;

@@ -237,6 +237,29 @@ static bool run_own(const PlanRun *run, const Step *step) {
     return run_custom(step->custom, operand, run->base[step->out], &run->argument->random);
 }
 
+/* Where a part begins of what lies at `whole`. */
+static char *region_place(const PlanRun *run, const Region *region, void *whole, size_t width) {
+    int64_t offset = region->offset;
+    for (int i = 0; i < region->shift_count; i++)
+        offset += shift_of(run, region->shift[i]) * region->shift[i].element;
+    return (char *)whole + offset * (int64_t)width;
+}
+
+static bool run_write(const PlanRun *run, const Step *step) {
+    for (int i = 0; i < length(step->part); i++) {
+        const Region *region = &step->part[i].region;
+        const PlanValue *value = &run->plan->value[step->part[i].value];
+        int64_t own[CB_MAX_RANK], *stride = own;
+        contiguous_strides(region->rank, region->size, own);
+        if (value->place == VALUE_INPUT) stride = run->inputs[value->number]->stride;
+        char *to = region_place(run, region, run->base[step->out], element_bytes(value));
+        if (!enqueue_copy(run->device, to, region->stride, run->base[step->part[i].value], stride,
+                          region->rank, region->size, element_bytes(value)))
+            return false;
+    }
+    return true;
+}
+
 static bool run_step(const PlanRun *run, const Step *step) {
     switch (step->kind) {
     case STEP_CUSTOM:
@@ -247,6 +270,8 @@ static bool run_step(const PlanRun *run, const Step *step) {
         return run_task(run, step);
     case STEP_CHECK:
         return run_check(run, step);
+    case STEP_WRITE:
+        return run_write(run, step);
     }
     check(false, "step of kind %d", (int)step->kind);
 }
@@ -280,10 +305,7 @@ typedef struct Destination {
 
 static Destination destination_of(const PlanRun *run, const Tensor *to, const Region *region) {
     if (!region) return (Destination){tensor_data(to), to->rank, to->size, to->stride};
-    int64_t offset = region->offset;
-    for (int i = 0; i < region->shift_count; i++)
-        offset += shift_of(run, region->shift[i]) * region->shift[i].element;
-    char *at = (char *)tensor_data(to) + offset * (int64_t)cb_dtype_size(to->dtype);
+    char *at = region_place(run, region, tensor_data(to), cb_dtype_size(to->dtype));
     return (Destination){at, region->rank, region->size, region->stride};
 }
 

@@ -127,7 +127,8 @@ static void find_reach(const Schedule *s, Group *group) {
     }
 }
 
-static GroupKind kind_of(const Node *node) {
+static GroupKind kind_of(const Schedule *s, const Node *node) {
+    if (s->written[node->id]) return GROUP_WRITE;
     switch (op_info(node->op)->kind) {
     case KIND_SCATTER:
         return GROUP_SCATTER;
@@ -145,7 +146,7 @@ void fuse_groups(Schedule *s) {
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
         if (node->op == OP_input || !s->real[node->id]) continue;
-        Group *group = group_new(s, kind_of(node), node);
+        Group *group = group_new(s, kind_of(s, node), node);
         find_reach(s, group);
         const FusionRule *rule = merge_refused(&(Merge){.schedule = s, .a = group}, FUSION_ONE);
         if (rule)

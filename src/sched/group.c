@@ -173,9 +173,23 @@ static void collect_reads(Schedule *s, Group *group, const Node *node, const Nod
     for (int i = 0; i < node->input_count; i++) collect_reads(s, group, node->input[i], seen);
 }
 
+static void read_written(Schedule *s, Group *group, const WrittenParts *written) {
+    push(s->arena, group->operand, written->base);
+    for (int i = 0; i < length(written->write); i++)
+        push(s->arena, group->operand, output_base(written->write[i].source));
+    for (int i = 0; i < length(group->operand); i++) push(s->arena, group->read, group->operand[i]);
+    for (int i = 0; i < length(written->before); i++)
+        push(s->arena, group->read, written->before[i]);
+}
+
 static void read_operands(Schedule *s, Group *group) {
     const Node **seen = NULL;
     group->operand = NULL;
+    const WrittenParts *written = s->written[group->anchor->id];
+    if (written) {
+        read_written(s, group, written);
+        return;
+    }
     for (int i = 0; i < group->anchor->input_count; i++)
         collect_reads(s, group, group->anchor->input[i], &seen);
     const Node *before = s->effect[group->anchor->id];

@@ -67,6 +67,8 @@ static void find_readers(Lists *l) {
     for (int s = 0; s < length(plan->step); s++) {
         const Step *step = &plan->step[s];
         for (int i = 0; i < step->in_count; i++) touch(l, step->in[i], s, false);
+        for (int i = 0; i < length(step->part); i++) touch(l, step->part[i].value, s, false);
+        if (step->kind == STEP_WRITE) touch(l, step->out, s, false);
         if (step->out >= 0) touch(l, step->out, s, true);
         const KernelBuffer *buffer = step->kernel < 0 ? NULL : plan->kernel[step->kernel]->buffer;
         for (int i = 0; i < length(buffer); i++) {
@@ -95,6 +97,7 @@ static OpenList alone(const Lists *l, int step) {
             written += bytes;
             continue;
         }
+        if (l->writer[buffer->value] > step) list.limit = step; /* reads what was there before */
         bool temporary = l->plan->value[buffer->value].place == VALUE_TEMPORARY;
         if (!temporary) continue;
         bool fresh = l->writer[buffer->value] >= step - COLD_STEPS;

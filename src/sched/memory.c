@@ -53,6 +53,7 @@ static void touch_kernel(Planner *planner, int kernel, int step) {
 
 static void touch_step(Planner *planner, const Step *step, int number) {
     for (int i = 0; i < step->in_count; i++) touch(planner, step->in[i], number);
+    for (int i = 0; i < length(step->part); i++) touch(planner, step->part[i].value, number);
     if (step->out >= 0) touch(planner, step->out, number);
     for (int i = 0; i < step_kernels(step); i++)
         touch_kernel(planner, step_kernel(step, i), number);

@@ -127,6 +127,24 @@ static Step custom_step(Schedule *s, const Node *node) {
     return step;
 }
 
+/* In place, or in a copy of an input. */
+static Step write_step(Schedule *s, const Node *node) {
+    const WrittenParts *written = s->written[node->id];
+    Step step = {.kind = STEP_WRITE, .kernel = -1, .out = node_value(s, written->base)};
+    if (written->base->op == OP_input) {
+        StepPart all = {step.out, region_whole(node, NULL)};
+        step.out = node_value(s, node);
+        push(s->plan->arena, step.part, all);
+    }
+    s->value[node->id] = step.out;
+    for (int i = 0; i < length(written->write); i++) {
+        const RegionWrite *write = &written->write[i];
+        StepPart part = {node_value(s, output_base(write->source)), write->region};
+        push(s->plan->arena, step.part, part);
+    }
+    return step;
+}
+
 /* What has no elements needs no step. */
 static bool is_empty(const Schedule *s, const Group *group) {
     for (int i = 0; i < length(s->graph->effect); i++)
@@ -155,6 +173,9 @@ static void add_group(Schedule *s, Group *group, const bool *needed) {
         if (!length(group->member)) break;
         reuse_product(s, group, needed);
         step.kernel = kernel_of(s, group, needed);
+        break;
+    case GROUP_WRITE:
+        step = write_step(s, group->anchor);
         break;
     case GROUP_SCATTER:
         finish_scatter(s, group, scatter);
@@ -260,6 +281,7 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
     s.kernel = map_new(s.arena);
     s.input_stride = input_stride;
     s.position = arena_new_array(s.arena, int, count);
+    s.written = arena_new_array(s.arena, WrittenParts *, count);
     s.real = arena_new_array(s.arena, bool, count);
     s.checked = arena_new_array(s.arena, bool, count);
     s.check = check_set_new(graph, s.arena);

@@ -28,8 +28,14 @@ typedef struct PlanValue {
 } PlanValue;
 
 /* STEP_CHECK: all elements of an index value lie within its bound. It comes before the kernel that
- * reads through them, so that kernels need no checks of their own. */
-typedef enum StepKind { STEP_KERNEL, STEP_TASK, STEP_CHECK, STEP_CUSTOM } StepKind;
+ * reads through them, so that kernels need no checks of their own. STEP_WRITE: parts of a value
+ * are written, and it is another one from there on. */
+typedef enum StepKind { STEP_KERNEL, STEP_TASK, STEP_CHECK, STEP_CUSTOM, STEP_WRITE } StepKind;
+
+typedef struct StepPart {
+    int value;
+    Region region; /* of what the step writes to */
+} StepPart;
 
 /* A step reads and writes plan values. Those of kernels are told by their buffers. */
 typedef struct Step {
@@ -37,6 +43,7 @@ typedef struct Step {
     int in[OP_MAX_INPUTS], in_count;
     int out;    /* -1: none */
     Shift *shift; /* of STEP_TASK, by operand; NULL: of none */
+    StepPart *part; /* vec; of STEP_WRITE: what is copied where, one after the other */
     int kernel; /* of STEP_KERNEL itself; of a task its epilogue, or -1 */
     int *list;  /* vec: kernels that run at the same time, kernel the first; NULL: it is alone */
     union {

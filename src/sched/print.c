@@ -37,6 +37,15 @@ static void put_task(const Step *step, Buffer *out) {
     put(out, "]");
 }
 
+/* at 320 + arg4 * 64 by [64, 1]: in elements. */
+static void put_region(const Region *region, Buffer *out) {
+    putf(out, " at %lld", (long long)region->offset);
+    for (int i = 0; i < region->shift_count; i++)
+        putf(out, " + arg%d * %lld", region->shift[i].input, (long long)region->shift[i].element);
+    put(out, " by ");
+    put_sizes(out, region->rank, region->stride);
+}
+
 static void put_step(const Plan *plan, const Step *step, Buffer *out) {
     switch (step->kind) {
     case STEP_KERNEL:
@@ -56,20 +65,18 @@ static void put_step(const Plan *plan, const Step *step, Buffer *out) {
         putf(out, "%s v%d =", step->origin, step->out);
         for (int i = 0; i < step->in_count; i++) putf(out, " v%d", step->in[i]);
         break;
+    case STEP_WRITE:
+        putf(out, "write v%d", step->out);
+        for (int i = 0; i < length(step->part); i++) {
+            putf(out, "%s v%d", i ? "," : "", step->part[i].value);
+            put_region(&step->part[i].region, out);
+        }
+        break;
     }
     if (step->kernel >= 0) {
         put(out, " then ");
         put_kernel_step(plan->kernel[step->kernel], out);
     }
-}
-
-/* at 320 + arg4 * 64 by [64, 1]: in elements. */
-static void put_region(const Region *region, Buffer *out) {
-    putf(out, " at %lld", (long long)region->offset);
-    for (int i = 0; i < region->shift_count; i++)
-        putf(out, " + arg%d * %lld", region->shift[i].input, (long long)region->shift[i].element);
-    put(out, " by ");
-    put_sizes(out, region->rank, region->stride);
 }
 
 void plan_print_steps(const Plan *plan, Buffer *out) {

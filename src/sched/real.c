@@ -334,6 +334,7 @@ void mark_real(Schedule *s) {
     mark_checks(s);
     for (int i = 0; i < length(graph->output); i++) make_real(s, output_base(graph->output[i]));
     find_regions(s);
+    find_written(s, users);
     const bool *read = find_read(s);
     for (int i = 0; i < length(graph->mutation); i++)
         for (int k = 0; k < mutation_count(s, i); k++)

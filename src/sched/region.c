@@ -24,7 +24,7 @@ enum {
     MOST_VIEWS = 16     /* between a part and what it is a part of */
 };
 
-static Region whole_of(const Node *node, const int64_t *stride) {
+Region region_whole(const Node *node, const int64_t *stride) {
     Region whole = {.rank = node->rank};
     if (node->rank) memcpy(whole.size, node->size, sizeof *whole.size * node->rank);
     contiguous_strides(node->rank, node->size, whole.stride);
@@ -127,7 +127,7 @@ static const Node *find_below(const Graph *graph, const Node *node, Region *regi
         if (count == MOST_VIEWS) return NULL;
         view[count++] = node;
     }
-    *region = whole_of(node, NULL);
+    *region = region_whole(node, NULL);
     while (count--)
         if (!narrow_to_view(view[count], region)) return NULL;
     return node;
@@ -142,12 +142,17 @@ static const Node *before_writes(const Node *scatter) {
                             scatter->input[1]->size[dim], word[ATTR_slice_scatter_step]);
 }
 
-/* Whether the inner scatter, in what the outer one writes, is over what was there before. */
-static bool is_over_part(const Graph *graph, const Node *inner, const Node *outer) {
+static bool is_over(const Graph *graph, const Node *inner, const Node *outer, const Node *before) {
     Region there, is;
-    const Node *below = find_below(graph, before_writes(outer), &there), *node = outer->input[1];
+    const Node *below = find_below(graph, before, &there), *node = outer->input[1];
     return below && narrow_to_part(outer, &there) && undo_views(&node, &there) && node == inner &&
            find_below(graph, inner->input[0], &is) == below && same_region(&is, &there);
+}
+
+/* Whether inner, which the outer scatter writes, is computed from what was there before. */
+static bool is_over_part(const Graph *graph, const Node *inner, const Node *outer) {
+    return is_over(graph, inner, outer, before_writes(outer)) ||
+           is_over(graph, inner, outer, outer->input[0]);
 }
 
 /* What a scatter writes, which is a part of what it stands in. */
@@ -157,13 +162,19 @@ static bool find_write(const Graph *graph, const Node *scatter, RegionWrite *wri
     for (;;) {
         Region part = write->region;
         const Node *inner = write->source;
-        if (!undo_views(&inner, &part) || !is_scatter(graph, inner) ||
-            !is_over_part(graph, inner, scatter) || !narrow_to_part(inner, &part))
+        write->updates =
+            undo_views(&inner, &part) && inner->input_count && is_over_part(graph, inner, scatter);
+        if (!write->updates || !is_scatter(graph, inner) || !narrow_to_part(inner, &part))
             return true;
         write->region = part;
         write->source = inner->input[1];
         scatter = inner;
     }
+}
+
+bool region_write(const Graph *graph, const Node *scatter, RegionWrite *write) {
+    *write = (RegionWrite){.scatter = scatter, .region = region_whole(scatter, NULL)};
+    return is_scatter(graph, scatter) && find_write(graph, scatter, write);
 }
 
 static void reverse(RegionWrite *write) {
@@ -173,21 +184,34 @@ static void reverse(RegionWrite *write) {
     }
 }
 
+/* The writes that make the value, which lies like that, and what they are written to: what none
+ * makes, or one that is in memory (by node id; NULL: none is). NULL: that lies otherwise. */
+static const Node *find_writes(const Graph *graph, Arena *arena, const Node *value,
+                               const Region *whole, const bool *real, RegionWrite **found) {
+    Region region = *whole;
+    const Node *node = value;
+    for (;; node = node->input[0]) {
+        if (!undo_views(&node, &region)) return NULL;
+        if (!is_scatter(graph, node) || (node != value && real && real[node->id])) break;
+        RegionWrite write = {.scatter = node, .region = region};
+        if (length(*found) == MOST_WRITES || !find_write(graph, node, &write)) return NULL;
+        push(arena, *found, write);
+    }
+    reverse(*found);
+    return same_region(&region, whole) ? node : NULL;
+}
+
 RegionWrite *region_writes(const Graph *graph, Arena *arena, const Node *input,
                            const int64_t *stride, const Node *value) {
-    Region whole = whole_of(input, stride), region = whole;
+    Region whole = region_whole(input, stride);
     RegionWrite *found = NULL;
-    for (; value != input; value = value->input[0]) {
-        if (!undo_views(&value, &region)) return NULL;
-        if (value == input) break;
-        RegionWrite write = {.scatter = value, .region = region};
-        if (!is_scatter(graph, value) || length(found) == MOST_WRITES) return NULL;
-        if (!find_write(graph, value, &write)) return NULL;
-        push(arena, found, write);
-    }
-    if (!same_region(&region, &whole)) return NULL;
-    reverse(found);
-    return found;
+    return find_writes(graph, arena, value, &whole, NULL, &found) == input ? found : NULL;
+}
+
+const Node *region_base(const Graph *graph, Arena *arena, const Node *value, const bool *real,
+                        RegionWrite **found) {
+    Region whole = region_whole(value, NULL);
+    return find_writes(graph, arena, value, &whole, real, found);
 }
 
 /* ---- of a schedule ------------------------------------------------------------------------- */

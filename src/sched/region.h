@@ -24,11 +24,20 @@ typedef struct RegionWrite {
     const Node *scatter; /* the whole with that part written, as a node */
     const Node *source;  /* what is written */
     Region region;       /* and where */
+    bool updates;        /* it is computed from what stood there, as by cb_add_ */
 } RegionWrite;
 
+/* What a scatter writes to a part; false: no strides say which. */
+bool region_write(const Graph *graph, const Node *scatter, RegionWrite *write);
 /* The writes to parts, in order, that make the value of the input, which lies with these strides
  * (NULL: contiguous): vec; NULL: it is made otherwise, or by too many of them. */
 RegionWrite *region_writes(const Graph *graph, Arena *arena, const Node *input,
                            const int64_t *stride, const Node *value);
+
+/* The same of a value that is no input's, contiguous: what the writes are to, which is another
+ * node, or one of them that is real (by node id); NULL: it is made otherwise. */
+const Node *region_base(const Graph *graph, Arena *arena, const Node *value, const bool *real,
+                        RegionWrite **found);
+Region region_whole(const Node *node, const int64_t *stride); /* NULL: contiguous */
 
 #endif

@@ -1,6 +1,7 @@
 /* Scheduling, from a graph to groups of nodes that run as one step each. Internal to sched/.
  *
  *   real.c    which nodes get a value of their own (real); the others expand into their users
+ *   write.c   which writes to parts of what is computed are made in place
  *   domain.c  the iteration space of a group: dimensions in row-major order, outer or inner
  *   group.c   a group lowered over its domain: which positions it reads and computes
  *   fuse.c    merges groups, driven by the bytes that stay in registers
@@ -40,7 +41,13 @@ bool domain_take(const Domain *rows, const Domain *sums, Domain *out);
 
 /* GROUP_PRODUCT: tasks that take pointwise work as their epilogue (ops of kind CONTRACT);
  * GROUP_OPAQUE: tasks that take none. */
-typedef enum GroupKind { GROUP_LOOP, GROUP_PRODUCT, GROUP_OPAQUE, GROUP_SCATTER } GroupKind;
+typedef enum GroupKind {
+    GROUP_LOOP,
+    GROUP_PRODUCT,
+    GROUP_OPAQUE,
+    GROUP_SCATTER,
+    GROUP_WRITE
+} GroupKind;
 
 typedef struct Group Group;
 struct Group {
@@ -66,6 +73,13 @@ struct Group {
 
 typedef struct OperandStrides OperandStrides; /* real.c */
 
+/* A scatter whose parts are written to where its base is in memory. */
+typedef struct WrittenParts {
+    const Node *base;         /* nobody reads it behind that; or an input, which is copied first */
+    const RegionWrite *write; /* vec */
+    const Node **before;      /* vec: what reads the base, to be computed before it */
+} WrittenParts;
+
 typedef struct Schedule {
     Graph *graph;
     const DeviceMachine *machine; /* that the graph is to run on */
@@ -84,7 +98,8 @@ typedef struct Schedule {
     Map kernel;          /* by Kernel.key: those of the plan with a body of their own */
     int *value;          /* by node id: plan value, -1: none */
     RegionWrite **write; /* by mutation: vec of the writes to parts; NULL: it is whole */
-    bool *scatters;      /* by node id: one of them makes it */
+    bool *scatters;      /* by node id: one of them, or of `written`, makes it */
+    WrittenParts **written;   /* by node id; NULL: it is computed otherwise */
     bool *wide; /* by node id: a product whose value is f32, whatever its dtype (wide.c) */
     const int64_t *const *input_stride;
     Group **all; /* vec; merged ones have a forward */
@@ -100,6 +115,8 @@ const Node *output_base(const Node *output);
 void find_regions(Schedule *schedule);
 int mutation_count(const Schedule *schedule, int number);
 const Node *mutation_value(const Schedule *schedule, int number, int part);
+/* Which scatters are made in place, of those that somebody needs whole (write.c). */
+void find_written(Schedule *schedule, const int *users);
 void mark_real(Schedule *schedule);
 /* How many operands of a node a task reads by strides: the first ones; 0: it is no task. */
 int strided_operands(const Node *node);

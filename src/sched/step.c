@@ -24,6 +24,9 @@ int64_t step_bytes(const Plan *plan, const Step *step) {
     for (int i = 0; i < step_kernels(step) && step->kind == STEP_KERNEL; i++)
         bytes += plan->kernel[step_kernel(step, i)]->bytes;
     if (step->kind == STEP_KERNEL) return bytes;
+    if (step->kind == STEP_WRITE) bytes = 0;
+    for (int i = 0; i < length(step->part); i++)
+        bytes += 2 * value_bytes(plan, step->part[i].value);
     for (int i = 0; i < step->in_count; i++) {
         bool again = false; /* query, key and value may be parts of one value */
         for (int k = 0; k < i; k++) again |= step->in[k] == step->in[i];

@@ -1,0 +1,112 @@
+/* Writes to parts of what a call computes: where it lies, and nothing else of it is moved. */
+#include "capture_support.h"
+#include "fixture.h"
+
+enum { SIDE = 48 }; /* 9,216 bytes */
+
+static int64_t position;
+
+static cb_tensor *row(cb_tensor *x, int64_t i) { return cb_select(x, 0, i); }
+static cb_tensor *column(cb_tensor *x, int64_t i) { return cb_select(x, 1, i); }
+
+static cb_tensor *crosses(cb_tensor *x) {
+    cb_tensor *y = cb_clone(x);
+    for (int i = 0; i < 8; i++) cb_add_(row(y, i), column(y, i));
+    return y;
+}
+
+static cb_tensor *crosses_then_sums(cb_tensor *x) { return cb_sum(crosses(x), 1); }
+
+static cb_tensor *squares(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    for (int i = 0; i < 4; i++) {
+        int64_t at = (position + 3 * i) % 40;
+        cb_tensor *part = cb_slice(cb_slice(y, 0, at, at + 4), 1, i, i + 4);
+        cb_mul_(part, cb_sum(part));
+    }
+    return cb_softmax(y, 1);
+}
+
+static cb_tensor *product(cb_tensor *x) {
+    cb_tensor *y = cb_matmul(x, x);
+    for (int i = 0; i < 8; i++) cb_fill_(row(row(y, i), i), 0.0);
+    return cb_add(cb_matmul(y, x), y);
+}
+
+/* Reads y as it was, behind the write. */
+static cb_tensor *reads_old(cb_tensor *x) {
+    cb_tensor *y = cb_tanh(x), *folded = cb_cumsum(y, 0), *twice = cb_mul(y, 2.0);
+    cb_fill_(column(y, 3), 1.0);
+    return cb_add(cb_sub(cb_matmul(y, x), folded), twice);
+}
+
+/* What the write needs reads y as it was, and so does a result. */
+static cb_tensor *reads_between(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 0.5), *folded = cb_cumsum(y, 1);
+    cb_assign(column(y, 3), column(folded, 7));
+    cb_tensor *z = cb_clone(y);
+    cb_assign(row(z, position), cb_sum(y, 0));
+    cb_assign(column(z, 5), column(y, 3));
+    return cb_add(cb_add(z, cb_matmul(y, x)), folded);
+}
+
+/* A column that is a result, and of which a part is written behind that. */
+static cb_tensor *writes_a_source(cb_tensor *x) {
+    cb_tensor *y = cb_clone(x), *line = cb_cumsum(cb_flatten(cb_matmul(x, x), 0, 1), 0);
+    cb_assign(column(y, 2), cb_slice(line, 0, 0, SIDE));
+    cb_fill_(cb_slice(line, 0, 5, 9), 3.0);
+    return cb_add(cb_matmul(y, x), cb_view(line, cb_dims(SIDE, SIDE)));
+}
+
+static cb_tensor *stamps(cb_tensor *x) {
+    const float value[] = {1, 2, 3, 4};
+    cb_tensor *y = cb_mul(x, 2.0);
+    cb_assign(cb_slice(cb_slice(y, 0, 0, 2), 1, 1, 3), cb_from_data(value, CB_F32, cb_dims(2, 2)));
+    return y;
+}
+
+static void parts_are_written(void **state) {
+    (void)state;
+    static const struct {
+        cb_function_1 *function;
+        int most; /* times the bytes of x that a call moves, rounded up */
+    } cases[] = {{crosses, 4},   {crosses_then_sums, 5}, {squares, 6},          {product, 7},
+                 {reads_old, 9}, {reads_between, 10},    {writes_a_source, 11}, {stamps, 3}};
+    for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; k++) {
+        cb_function *fast = cb_compile(cases[k / 2].function, k % 2 ? VM : "");
+        for (int call = 0; call < 4; call++) {
+            position = 5 * call;
+            cb_tensor *x = cb_mul(cb_randn(cb_dims(SIDE, SIDE)), 0.2);
+            expect_tensor(cb_call(fast, x), cases[k / 2].function(x), 1e-4, 1e-4);
+        }
+        assert_int_equal(cb_stats(fast).eager_calls, 0);
+        assert_true(cb_stats(fast).bytes <= cases[k / 2].most * SIDE * SIDE * 4);
+        cb_function_free(fast);
+    }
+}
+
+static cb_tensor *sums_rows(cb_tensor *x) {
+    cb_tensor *y = cb_clone(x);
+    for (int i = 0; i < 8; i++) cb_add_(row(y, i), row(y, i + 1));
+    cb_fill_(row(row(y, 1), 2), 0.0);
+    return y;
+}
+
+/* Op by op a write moves what is written, or nothing where an op did it in place. */
+static void eager_moves_parts(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(sums_rows, VM);
+    assert_non_null(cb_call(fast, cb_rand(cb_dims(SIDE, SIDE))));
+    cb_function_stats stats = cb_stats(fast);
+    assert_int_equal(stats.kernels_eager, 1 + 8 + 1);
+    assert_int_equal(stats.bytes_eager, (2 * SIDE * SIDE + 8 * 3 * SIDE + 2) * 4);
+    cb_function_free(fast);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(parts_are_written, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(eager_moves_parts, open_scope, close_scope_without_error),
+    };
+    return run_counted(tests);
+}
