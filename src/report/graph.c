@@ -74,10 +74,10 @@ static void put_steps(const Executable *executable, const char *id, Buffer *out)
     if (timed && roof.bytes > 0)
         putf(out,
              "<p class=\"note\">Times are the shortest of all calls. The roofline is what this "
-             "machine did as the report was written: %.1f GB/s in a copy, %.0f GFLOP/s in a "
-             "product of f32. A step is above it when its data lies in cache, when its method "
-             "multiplies less (winograd), or when it reads few rows of a table; products of other "
-             "dtypes are not compared.</p>\n",
+             "machine did as the report was written, or in a step out of cache: %.1f GB/s in a "
+             "copy, %.0f GFLOP/s in a product of f32. A step is above it when its data lies in "
+             "cache, when its method multiplies less (winograd), or when it reads few rows of a "
+             "table; products of other dtypes are not compared.</p>\n",
              roof.bytes * 1e-6, roof.flops * 1e-6);
 }
 

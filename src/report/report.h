@@ -23,7 +23,8 @@ StepRow *report_rows(const Executable *executable, Arena *arena);
 double report_ms(const Executable *executable);
 
 /* Of the time of the steps that can be compared with what the machine does (*compared, 0: there are
- * none), the shortest that it could take: the roofline. Measured at the first call. */
+ * none), the shortest that it could take: the roofline. Measured at the first call, and raised by
+ * steps that came to more, out of cache. */
 double report_least_ms(const Executable *executable, double *compared);
 
 void report_step(const Executable *executable, int step, Buffer *out); /* a row's text */
