@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const cb_dtype floats[] = {CB_F32, CB_F64, CB_BF16, CB_F16};
-enum { FLOATS = sizeof floats / sizeof *floats };
+enum { FLOATS = sizeof floats / sizeof *floats, LOWER = 2 /* where those of 16 bits begin */ };
 
 typedef struct Given { /* one option as it was written */
     const char *command, *name, *value;
@@ -35,13 +35,14 @@ static bool set_time(const Given *given, double *out) {
     return refuse(given, "a number of seconds above 0");
 }
 
-static bool set_dtype(const Given *given, cb_dtype *out) {
+static bool set_dtype(const Given *given, int first, cb_dtype *out) {
     char wanted[64] = "";
-    for (int i = 0; i < FLOATS; i++) {
+    for (int i = first; i < FLOATS; i++) {
         size_t used = strlen(wanted);
         *out = floats[i];
         if (!strcmp(given->value, cb_dtype_name(*out))) return true;
-        snprintf(wanted + used, sizeof wanted - used, "%s%s", i ? ", " : "", cb_dtype_name(*out));
+        snprintf(wanted + used, sizeof wanted - used, "%s%s", i > first ? ", " : "",
+                 cb_dtype_name(*out));
     }
     return refuse(given, wanted);
 }
@@ -60,7 +61,9 @@ static bool set(const ArgumentRow *row, const Given *given, void *out) {
     case ARGUMENT_TIME:
         return set_time(given, field);
     case ARGUMENT_DTYPE:
-        return set_dtype(given, field);
+        return set_dtype(given, 0, field);
+    case ARGUMENT_LOWER:
+        return set_dtype(given, LOWER, field);
     }
     return false;
 }
@@ -83,9 +86,12 @@ static int take(const char *command, const ArgumentRow *rows, int argc, char **a
         for (row = rows; row->name; row++) guess_try(&guess, row->name);
         fprintf(stderr, "carbide %s: there is no option --%s", command, word);
         guess_print(&guess, stderr);
-        fputs("\nthere are --help", stderr);
-        for (row = rows; row->name; row++) fprintf(stderr, " --%s", row->name);
-        fputc('\n', stderr);
+        fputs("\nthere are ", stderr);
+        char names[512] = "--help";
+        size_t used = strlen(names);
+        for (row = rows; row->name; row++)
+            used += (size_t)snprintf(names + used, sizeof names - used, " --%s", row->name);
+        screen_wrap(stderr, (int)strlen("there are "), 2, names);
         return -1;
     }
     bool flag = row->type == ARGUMENT_FLAG;

@@ -10,7 +10,8 @@ typedef enum ArgumentType {
     ARGUMENT_TEXT,  /* const char * */
     ARGUMENT_COUNT, /* int64_t, at least 1 */
     ARGUMENT_TIME,  /* double, seconds, above 0 */
-    ARGUMENT_DTYPE  /* cb_dtype, a floating-point one */
+    ARGUMENT_DTYPE, /* cb_dtype, a floating-point one */
+    ARGUMENT_LOWER  /* cb_dtype, bf16 or f16 */
 } ArgumentType;
 
 typedef struct ArgumentRow { /* one option of a command; a table of them ends with name NULL */

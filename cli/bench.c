@@ -155,7 +155,9 @@ static int list_cases(void) {
 }
 
 static int report(const char *what) {
-    fprintf(stderr, "carbide bench: %s: %s\n", what, cb_error() ? cb_error() : "failed");
+    char before[64];
+    snprintf(before, sizeof before, "bench: %s", what);
+    screen_error(before, "failed");
     cb_clear_error();
     return STATUS_FAILED;
 }

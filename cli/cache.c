@@ -103,7 +103,7 @@ static ExecutableInfo case_code(const Subject *subject, cb_function **fast) {
     cb_set_option("cache", "0");
     *fast = subject_compile(subject, NULL);
     if (!*fast || !subject_call(subject, *fast)) {
-        fprintf(stderr, "carbide cache: %s\n", cb_error() ? cb_error() : "the case failed");
+        screen_error("cache", "the case failed");
         return (ExecutableInfo){.source = NULL};
     }
     const Entry *entry = atomic_load(&(*fast)->first);
@@ -160,7 +160,7 @@ static int run_file(const char *verb, const char *path) {
     cb_status status =
         saves ? artifacts_save(path, ARTIFACT_ALL, &count) : artifacts_load(path, &count);
     if (status != CB_OK) {
-        fprintf(stderr, "carbide cache: %s\n", cb_error());
+        screen_error("cache", "failed");
         return STATUS_FAILED;
     }
     printf("%d %s %s %s\n", count, count == 1 ? "entry" : "entries",
@@ -172,7 +172,11 @@ static void guess_verb(const char *word) {
     static const char *const verbs[] = {"list", "why", "clear", "export", "import"};
     Guess guess = guess_begin(word);
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
-        if (!strcmp(verbs[i], word)) return; /* with too few words behind it, or too many */
+        if (!strcmp(verbs[i], word)) {
+            const char *const takes[] = {"nothing", "one CASE", "nothing", "one FILE", "one FILE"};
+            fprintf(stderr, "carbide cache: %s takes %s\n", word, takes[i]);
+            return;
+        }
         guess_try(&guess, verbs[i]);
     }
     fprintf(stderr, "carbide cache: there is no '%s'", word);

@@ -221,7 +221,7 @@ const BenchCase *case_find(const char *name) {
 bool case_options(char *out, size_t bytes, const char *device, const char *mode, const char *more) {
     snprintf(out, bytes, "device=%s,mode=%s,%s", device, mode, more ? more : "");
     cb_function *probe = cb_compile_n(copy, NULL, out);
-    if (!probe) fprintf(stderr, "carbide: %s\n", cb_error());
+    if (!probe) screen_error("", "failed");
     cb_function_free(probe);
     return probe != NULL;
 }

@@ -62,7 +62,7 @@ typedef struct SubjectOptions {
 #define SUBJECT_ROWS(at)                                                                           \
     {"dtype", ARGUMENT_DTYPE, (at) + offsetof(SubjectOptions, dtype), "NAME",                      \
      "of weights and inputs: f32, f64, bf16, f16; the default is the case's own"},                 \
-        {"autocast", ARGUMENT_DTYPE, (at) + offsetof(SubjectOptions, autocast), "NAME",            \
+        {"autocast", ARGUMENT_LOWER, (at) + offsetof(SubjectOptions, autocast), "NAME",            \
          "bf16 or f16: every call runs inside cb_autocast_open"},                                  \
     {                                                                                              \
         "batch", ARGUMENT_COUNT, (at) + offsetof(SubjectOptions, batch), "N",                      \

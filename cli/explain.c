@@ -5,6 +5,7 @@
 #include "cases.h"
 #include "commands.h"
 #include "progress.h"
+#include "screen.h"
 
 typedef struct ExplainOptions {
     const char *device, *mode, *compile, *html;
@@ -51,9 +52,8 @@ static int explain(const Subject *subject, const char *compile, const ExplainOpt
     if (profile) cb_set_option("profile", "1");
     cb_function *fast = subject_compile(subject, compile);
     bool done = fast && call(subject, fast, profile) && print(fast, options);
-    if (!done)
-        fprintf(stderr, "carbide explain: %s: %s\n", subject->row->name,
-                cb_error() ? cb_error() : "failed");
+    if (!done) screen_error("explain", "the case failed");
+    if (done && options->html) printf("the page is %s\n", options->html);
     cb_function_free(fast);
     return done ? STATUS_OK : STATUS_FAILED;
 }

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 const Command commands[] = {
@@ -17,7 +18,7 @@ const Command commands[] = {
      "carbide bench alexnet --batch 32        # 100 batches eager, 100 compiled\n"
      "carbide bench gpt2 --autocast bf16\n"
      "carbide bench mlp --json                # one object a line\n"},
-    {"explain", "CASE", "shows how a case compiles: steps, bytes, times and reasons",
+    {"explain", "CASE", "shows how a case compiles: steps, bytes, reasons; with --profile times",
      command_explain, explain_rows, "cases",
      "carbide explain resnet50 --profile\n"
      "carbide explain softmax --full          # guards, graph and source, too\n"
@@ -74,6 +75,7 @@ static void print_unknown(const char *name) {
     Guess guess = guess_begin(name);
     for (int i = 0; commands[i].name; i++) guess_try(&guess, commands[i].name);
     guess_try(&guess, "help"), guess_try(&guess, "version");
+    if (!strcasecmp(name, "-v")) guess.best = "--version", guess.distance = 0;
     fprintf(stderr, "carbide: there is no command '%s'", name);
     guess_print(&guess, stderr);
     fputs("\n\n", stderr);

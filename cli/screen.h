@@ -1,6 +1,8 @@
-/* The terminal: colours where there is one, lines that fit, and the word that was meant. */
+/* The terminal: colours where there is one, and lines that fit. */
 #ifndef CARBIDE_CLI_SCREEN_H
 #define CARBIDE_CLI_SCREEN_H
+
+#include "base/guess.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,16 +17,12 @@ const char *screen_plain(void);
 /* Text in lines that fit: the first one begins at column `used`, the others at `indent`. Ends with
  * a new line. */
 void screen_wrap(FILE *out, int used, int indent, const char *text);
+/* "carbide BEFORE: ", or "carbide: ", and the error, without the line of the command's that met
+ * it. */
+void screen_error(const char *before, const char *otherwise);
 /* A line that is cut where a terminal ends; whole elsewhere. */
 void screen_line(const char *text);
 
-typedef struct Guess { /* the known word that is nearest to what was written */
-    const char *word, *best;
-    int distance; /* letters that differ */
-} Guess;
-
-Guess guess_begin(const char *word);
-void guess_try(Guess *guess, const char *known);
-void guess_print(const Guess *guess, FILE *out); /* "; did you mean 'gelu'?", when one is near */
+void guess_print(const Guess *guess, FILE *out); /* its text */
 
 #endif

@@ -1,5 +1,6 @@
 /* A case with inputs: made the same for the same seed, called eagerly or compiled. */
 #include "cases.h"
+#include "screen.h"
 
 static cb_tensor *make_input(const Subject *subject, const CaseInput *input) {
     cb_dim_list sizes = CB_NO_DIMS;
@@ -47,7 +48,7 @@ bool subject_open(Subject *subject, const BenchCase *row, SubjectOptions options
     cb_manual_seed(0);
     if (can_autocast(subject->autocast) && make_module(subject) && make_inputs(subject))
         return true;
-    fprintf(stderr, "carbide: %s: %s\n", row->name, cb_error() ? cb_error() : "no inputs");
+    screen_error(row->name, "no inputs");
     subject_close(subject);
     return false;
 }

@@ -10,6 +10,9 @@
 
 /* NULL: not set, or the caller is not to be trusted. */
 const char *environment(const char *name);
+/* "NAME=value" of those that begin like that, from number *at on, which is the next one's then;
+ * NULL: there is none. */
+const char *environment_next(const char *prefix, int *at);
 /* The process has more rights than its caller. */
 bool environment_is_foreign(void);
 

@@ -7,6 +7,7 @@
 #include "base/option.h"
 #include "base/environment.h"
 #include "base/error.h"
+#include "base/guess.h"
 #include "base/lock.h"
 #include "base/memory.h"
 #include <ctype.h>
@@ -90,6 +91,7 @@ static const char *parse(Option option, const char *text, int64_t *number) {
     const char *type = infos[option].type;
     *number = 0;
     if (!strcmp(type, "text")) return NULL;
+    if (!strcmp(type, "file")) return option_switch(text, strlen(text)) > 0 ? "a file" : NULL;
     const char *letters = inside(type, "letters"), *names = inside(type, "names");
     if (letters) return has_letters(letters, text) ? NULL : type;
     if (names) return has_names(names, text) ? NULL : type;
@@ -152,6 +154,24 @@ static void read_environment(Option option) {
                 expected ? "expected " : "out of memory", expected ? expected : "");
 }
 
+/* Those whose name is nearly an option's: others may be another program's own. */
+static void tell_unknown(void) {
+    const char *variable;
+    if (!atomic_load(&option_numbers[OPTION_notices])) return;
+    for (int at = 0; (variable = environment_next("CARBIDE_", &at));) {
+        char meant[VARIABLE_BYTES] = "";
+        size_t length = strcspn(variable, "="), prefix = sizeof "CARBIDE_" - 1;
+        Guess guess = guess_part(variable + prefix, length - prefix);
+        for (Option option = 0; option < OPTION_COUNT; option++)
+            guess_try(&guess, infos[option].name);
+        for (Option option = 0; option < OPTION_COUNT; option++)
+            if (infos[option].name == guess_word(&guess)) variable_of(option, meant);
+        if (!*meant || (strlen(meant) == length && !memcmp(meant, variable, length))) continue;
+        fprintf(stderr, "carbide: %.*s is no option; did you mean %s?\n", (int)length, variable,
+                meant);
+    }
+}
+
 static void prepare(void) {
     if (atomic_load_explicit(&options.ready, memory_order_acquire)) return;
     lock_take(LOCK_option);
@@ -164,6 +184,7 @@ static void prepare(void) {
             store(option, infos[option].value, number);
             read_environment(option);
         }
+        tell_unknown();
         atomic_store_explicit(&options.ready, true, memory_order_release);
     }
     lock_give(LOCK_option);
@@ -223,12 +244,15 @@ static Option find(const char *name) {
     Option option = 0;
     while (option < OPTION_COUNT && strcmp(name, infos[option].name) != 0) option++;
     if (option == OPTION_COUNT) {
-        char known[512] = "";
+        char known[512] = "", meant[GUESS_BYTES];
+        Guess guess = guess_begin(name);
         for (Option k = 0; k < OPTION_COUNT; k++) {
             size_t used = strlen(known);
             snprintf(known + used, sizeof known - used, "%s%s", k ? ", " : "", infos[k].name);
+            guess_try(&guess, infos[k].name);
         }
-        fail(CB_ERR_OPTION, "unknown option '%s'; there are %s", name, known);
+        fail(CB_ERR_OPTION, "unknown option '%s'; there are %s%s", name, known,
+             guess_text(&guess, meant));
     }
     return option;
 }

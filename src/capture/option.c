@@ -1,6 +1,7 @@
 /* The options of a compiled function (options.def), as text: "mode=max-autotune, fullgraph=1". */
 #include "capture/backend.h"
 
+#include "base/guess.h"
 #include "base/option.h"
 
 #include <string.h>
@@ -36,13 +37,15 @@ static OptionWord trim(const char *start, const char *end) {
 }
 
 static bool refuse_name(OptionWord name) {
-    char known[256] = "";
+    char known[256] = "", meant[GUESS_BYTES];
+    Guess guess = guess_part(name.text, (size_t)name.length);
     for (FunctionOption option = 0; option < FUNCTION_OPTIONS; option++) {
         size_t used = strlen(known);
+        guess_try(&guess, table[option].name);
         snprintf(known + used, sizeof known - used, "%s%s", option ? ", " : "", table[option].name);
     }
-    fail(CB_ERR_OPTION, "compile: there is no option '%.*s'; there are %s", name.length, name.text,
-         known);
+    fail(CB_ERR_OPTION, "compile: there is no option '%.*s'; there are %s%s", name.length,
+         name.text, known, guess_text(&guess, meant));
     return false;
 }
 

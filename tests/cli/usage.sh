@@ -31,11 +31,12 @@ refused 2 "--threads cannot be '0'"      bench gelu --threads=0
 refused 2 "--batch needs N"              bench gelu --batch
 refused 2 "--json takes no value"        bench gelu --json=1
 refused 2 "--dtype cannot be 'f31'"      bench gelu --dtype f31
-refused 1 "there are bf16 and f16"       bench gelu --autocast f64
+refused 2 "it can be bf16, f16"          bench gelu --autocast f64
 refused 2 "f32, f64, bf16, f16"          bench gelu --dtype i32
 refused 2 "mode cannot be 'fastest'"     bench gelu --mode fastest
 refused 2 "device cannot be 'abacus'"    bench gelu --device abacus
 refused 2 "no option 'fuzz'"             bench gelu --options fuzz=1
+refused 2 "mean 'fuse'?"                 bench gelu --options fues=1
 refused 2 "photo has no batch"           bench photo --batch 2
 refused 2 "device cannot be 'abacus'"    bench alexnet --device abacus
 refused 2 "--batches cannot be '0'"      bench alexnet --batches 0
@@ -49,6 +50,9 @@ refused 2 "usage: carbide cache"         cache
 refused 2 "usage: carbide cache"         cache lst
 refused 2 "did you mean 'list'?"         cache lits
 refused 2 "did you mean 'why'?"          cache wyh gelu
+refused 2 "why takes one CASE"           cache why
+refused 2 "mean '--version'?"            -V
+refused 2 "did you mean 'conv1d'?"       ops conv
 refused 2 "no case 'gleu'"               cache why gleu
 refused 2 "did you mean 'relu'?"         ops RELU
 refused 0 "--options"                    help explain
@@ -77,6 +81,14 @@ refused 0 "layernorm_gelu"               bench list
 refused 0 "0.1"                          --version
 
 for command in bench explain ops cache info completion manual; do refused 0 "examples" $command --help; done
+
+# So is what the environment has.
+said=$(CARBIDE_TRACE=on CARBIDE_THREDS=1 CARBIDE_threads=2 CARBIDE_CHECK=0 "$carbide" info 2>&1 >/dev/null | sort)
+[ "$said" = "carbide: CARBIDE_THREDS is no option; did you mean CARBIDE_THREADS?
+carbide: CARBIDE_TRACE=on is ignored: expected a file
+carbide: CARBIDE_threads is no option; did you mean CARBIDE_THREADS?" ] || { echo "unknown variables: $said"; failed=1; }
+said=$(CARBIDE_NOTICES=0 CARBIDE_THREDS=1 "$carbide" info 2>&1 >/dev/null)
+[ -z "$said" ] || { echo "unknown variables without notices: $said"; failed=1; }
 
 # What cannot be written is no success, and files that are opened do not take stdout's place.
 for words in "ops" "bench list" "manual" "completion bash"; do

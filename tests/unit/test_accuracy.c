@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "../../cli/accuracy.c"
+#include "../../cli/screen.c"
 #include "../../cli/subject.c"
 
 static int identity(cb_tensor *const *x, int count, cb_tensor **output, void *user) {

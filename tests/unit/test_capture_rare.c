@@ -37,6 +37,7 @@ static void test_three_and_four(void **state) {
     REFUSED(cb_call(three, x, y), "the function takes 3 tensors, not 2");
     REFUSED(cb_call(four, x), "the function takes 4 tensors, not 1");
     REFUSED(cb_compile(add_3, "nothing=1"), "there is no option 'nothing'");
+    REFUSED(cb_compile(add_3, "fues=1"), "did you mean 'fuse'?");
     REFUSED(cb_compile(add_4, "\tbackend\n=\tgpu "), "backend");
     REFUSED(cb_compile_n(NULL, NULL, VM), "there is nothing to compile");
     cb_function_free(three);

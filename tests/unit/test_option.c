@@ -83,6 +83,7 @@ static void options_are_set_and_checked(void **state) {
     assert_int_equal(cb_set_option("chek", "1"), CB_ERR_OPTION);
     assert_non_null(strstr(cb_error(), "unknown option 'chek'"));
     assert_non_null(strstr(cb_error(), "cache_dir"));
+    assert_non_null(strstr(cb_error(), "; did you mean 'check'?"));
     cb_clear_error();
     assert_int_equal(cb_set_option("threads", "four"), CB_ERR_OPTION);
     assert_string_equal(error_text(),
@@ -95,6 +96,10 @@ static void options_are_set_and_checked(void **state) {
     assert_int_equal(cb_set_option("storage_limit_mb", "2147483647"), CB_OK);
     assert_int_equal(cb_set_option("storage_limit_mb", "4096"), CB_OK);
     assert_int_equal(cb_set_option("passes", "-2"), CB_ERR_OPTION);
+    cb_clear_error();
+    assert_int_equal(cb_set_option("trace", "off"), CB_OK);
+    assert_int_equal(cb_set_option("trace", "1"), CB_ERR_OPTION);
+    assert_string_equal(error_text(), "option trace: expected a file, got '1'");
     assert_int_equal(cb_set_option("cache", "maybe"), CB_ERR_OPTION);
     assert_int_equal(cb_set_option(NULL, "1"), CB_ERR_OPTION);
     assert_null(cb_get_option("nothing"));
