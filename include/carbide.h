@@ -545,9 +545,9 @@ CB_API cb_dtype cb_autocast_dtype(void); /* in force here; CB_SAME: none */
 CB_API void cb_disable_open(void);
 CB_API void cb_disable_close(void); /* an error when none is open */
 
-/* As torch.compiler.reset: every compiled function forgets, in its next call, what it has compiled;
- * kernels stay in the cache on disk. No other thread may be in a call of one meanwhile; inside of
- * one it is an error. */
+/* As torch.compiler.reset: every compiled function forgets, in its next call, what it has compiled,
+ * and how often (cb_stats); kernels stay in the cache on disk. No other thread may be in a call of
+ * one meanwhile; inside of one it is an error. */
 CB_API cb_status cb_reset(void);
 
 /* ---- compiling ---------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@ void put_bytes(Buffer *out, const char *bytes, size_t count);
 void putf(Buffer *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void put_double(Buffer *out, double value); /* shortest text that reads back, as Python's repr */
 void put_sizes(Buffer *out, int rank, const int64_t *sizes); /* [2, 3] */
+static inline const char *plural(int64_t count) { return count == 1 ? "" : "s"; } /* "%d op%s" */
 void put_byte_count(Buffer *out, int64_t bytes);             /* 1.5 KB */
 /* 12.345, 0.00045: calls of tiny functions, too */
 #define MS_DIGITS(ms) ((ms) < 0.1 ? 5 : 3)

@@ -100,7 +100,8 @@ static void print_step(const Plan *plan, const Step *step, const Work *work, Buf
         putf(out, "    %s\n", step->origin);
         break;
     case STEP_WRITE:
-        putf(out, "    %s: parts written, %d copies\n", step->origin, length(step->part));
+        putf(out, "    %s of %d part%s\n", step->origin, length(step->part),
+             plural(length(step->part)));
         break;
     }
 }
@@ -125,7 +126,7 @@ static void print_steps(const Executable *executable, Buffer *out) {
     const Work *work = executable_info(executable).work;
     double ms = 0;
     putf(out, "  steps: %d", length(plan->step));
-    if (plan->copies) putf(out, " and %d copies", plan->copies);
+    if (plan->copies) putf(out, " and %d cop%s", plan->copies, plan->copies == 1 ? "y" : "ies");
     putf(out, ", eager would launch %d\n", plan->kernels_eager);
     for (int i = 0; i < length(plan->step); i++) {
         print_step(plan, &plan->step[i], &work[i], out);
@@ -138,11 +139,26 @@ static void print_steps(const Executable *executable, Buffer *out) {
     put(out, " ms\n");
 }
 
+/* Refusals first .. end - 1 that read like this one. */
+static int count_alike(const Plan *plan, const Refusal *like, int first, int end) {
+    int count = 0;
+    for (int i = first; i < end; i++) {
+        const Refusal *other = &plan->refusal[i];
+        count += other->rule == like->rule && other->producer->op == like->producer->op &&
+                 other->consumer->op == like->consumer->op;
+    }
+    return count;
+}
+
 static void print_refusals(const Plan *plan, Buffer *out) {
     if (length(plan->refusal)) put(out, "  not fused:\n");
     for (int i = 0; i < length(plan->refusal); i++) {
         const Refusal *refusal = &plan->refusal[i];
-        putf(out, "    %s -> %s: %s (%s)\n", op_info(refusal->producer->op)->name,
+        if (count_alike(plan, refusal, 0, i)) continue;
+        int count = count_alike(plan, refusal, i, length(plan->refusal));
+        put(out, "    ");
+        if (count > 1) putf(out, "%d x ", count);
+        putf(out, "%s -> %s: %s (%s)\n", op_info(refusal->producer->op)->name,
              op_info(refusal->consumer->op)->name, reason_info(refusal->rule->reason)->text,
              refusal->rule->name);
     }
@@ -210,7 +226,9 @@ static void print_plan(const Entry *entry, Buffer *out) {
     if (entry_print_speed(entry, "; ", &speed)) putf(out, "  a call: %s\n", buffer_text(&speed));
     putf(out, "  engine: %s", report_engine(entry->executable));
     if (info.pending_ms >= 0) putf(out, ", since %.0f ms", info.pending_ms);
-    if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);
+    if (info.source)
+        putf(out, "; %d kernel%s, %d different", length(plan->kernel), plural(length(plan->kernel)),
+             info.functions);
     put(out, "\n");
     Buffer miss = buffer_new(out->arena);
     entry_print_miss(entry, &miss);

@@ -155,6 +155,9 @@ static __attribute__((noinline, cold)) void forget(Function *function, uint64_t 
     if (atomic_load(&function->reset) != reset) {
         function_retire_all(function);
         atomic_store(&function->entry_count, 0);
+        atomic_store(&function->recompiles, 0);
+        atomic_store(&function->compiled, 0);
+        atomic_store(&function->loaded, 0);
         atomic_store(&function->eager, REASON_NONE);
         atomic_store(&function->keeps_history, false);
         atomic_store(&function->follows_inputs, false);

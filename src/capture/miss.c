@@ -225,7 +225,7 @@ static void say_op(const Call *call, int op, const cb_operand *input, int input_
 void miss_describe_op(const Call *call, int op, const cb_operand *input, int input_count,
                       const Attrs *attrs, char *out, size_t bytes) {
     const char *name = name_of(op, attrs ? attrs->word : NULL);
-    int used = snprintf(out, bytes, "after %d ops: %s", call->at, name);
+    int used = snprintf(out, bytes, "after %d op%s: %s", call->at, plural(call->at), name);
     Arena *arena = arena_new();
     if (arena && !arena_guard(arena)) {
         Buffer text = buffer_new(arena);

@@ -159,8 +159,9 @@ static void put_facts(const Entry *entry, Buffer *out) {
     ExecutableInfo info = executable_info(entry->executable);
     Buffer speed = buffer_new(out->arena);
     bool timed = entry_print_speed(entry, "; ", &speed);
-    putf(out, "<p>%d ops became %d steps, where eager launches %d. A call moves ",
-         length(entry->trace->op), length(plan->step) + plan->copies, plan->kernels_eager);
+    int ops = length(entry->trace->op), steps = length(plan->step) + plan->copies;
+    putf(out, "<p>%d op%s became %d step%s, where eager launches %d. A call moves ", ops,
+         plural(ops), steps, plural(steps), plan->kernels_eager);
     put_byte_count(out, plan->bytes);
     put(out, ", eager ");
     put_byte_count(out, plan->bytes_eager);
@@ -182,8 +183,8 @@ static void put_graph(const Entry *entry, int function, Buffer *out) {
     putf(out, "<h3 id=\"%s\">Graph %d%s</h3>\n", id, entry->number,
          entry->resumes ? ", behind a value that the function asked for" : "");
     if (entry_backend(entry))
-        putf(out, "<p>%d ops, made and run by backend %s.</p>\n", length(entry->trace->op),
-             entry_backend(entry));
+        putf(out, "<p>%d op%s, made and run by backend %s.</p>\n", length(entry->trace->op),
+             plural(length(entry->trace->op)), entry_backend(entry));
     else
         put_facts(entry, out);
     Buffer guards = buffer_new(out->arena), captured = buffer_new(out->arena);

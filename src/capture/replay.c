@@ -40,10 +40,10 @@ static bool record_end_of(Call *call, Reason why) {
     char what[160];
     int length_known = length(call->trace->op);
     if (call->at < length_known)
-        snprintf(what, sizeof what, "after %d ops, entry %d has %d", call->at, call->entry->number,
-                 length_known);
+        snprintf(what, sizeof what, "after %d op%s, entry %d has %d", call->at, plural(call->at),
+                 call->entry->number, length_known);
     else
-        snprintf(what, sizeof what, "after %d ops: other results", call->at);
+        snprintf(what, sizeof what, "after %d op%s: other results", call->at, plural(call->at));
     return begin_recording(call, why, what);
 }
 

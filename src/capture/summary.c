@@ -42,7 +42,7 @@ static void put_line(Buffer *out, const Buffer *line, int indent) {
 }
 
 static void put_count(Buffer *out, int64_t count, const char *what) {
-    putf(out, "%lld %s%s", (long long)count, what, count == 1 ? "" : "s");
+    putf(out, "%lld %s%s", (long long)count, what, plural(count));
 }
 
 void function_name(const Function *function, Buffer *out) {
@@ -227,8 +227,8 @@ static void put_refusals(const Entry *entry, Buffer *out) {
 static void put_graph(const Entry *entry, bool alone, Buffer *out) {
     put_inputs(entry, out);
     if (entry_backend(entry)) {
-        putf(out, "  %d ops recorded; made and run by backend %s\n", length(entry->trace->op),
-             entry_backend(entry));
+        putf(out, "  %d op%s recorded; made and run by backend %s\n", length(entry->trace->op),
+             plural(length(entry->trace->op)), entry_backend(entry));
         return;
     }
     put_totals(entry, out);

@@ -111,7 +111,9 @@ static void put_kernels(const Executable *executable, const char *id, Buffer *ou
     ExecutableInfo info = executable_info(executable);
     if (!length(plan->kernel)) return;
     putf(out, "<h4>Kernels</h4>\n<p class=\"note\">Engine: %s", report_engine(executable));
-    if (info.source) putf(out, "; %d kernels, %d different", length(plan->kernel), info.functions);
+    if (info.source)
+        putf(out, "; %d kernel%s, %d different", length(plan->kernel), plural(length(plan->kernel)),
+             info.functions);
     put(out, ".</p>\n");
     if (info.message && *info.message) page_fold(out, "what the compiler said", info.message);
     for (int k = 0; k < length(plan->kernel); k++) put_kernel(plan, k, info.source, id, out);

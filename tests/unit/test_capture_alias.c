@@ -262,7 +262,7 @@ static void test_found_argument(void **state) {
         expect_same_call(writes_global, fast, &lazy, &eager, 3, 4);
     }
     assert_true(cb_stats(fast).trace_ms < 1000); /* also of one that began as a replay */
-    expect_said(pure, "it used another tensor than before (after 1 ops: ");
+    expect_said(pure, "it used another tensor than before (after 1 op: ");
     expect_said(fast, "it used another tensor than before (after 0 ops: ");
     assert_int_equal(cb_stats(pure).graphs, 2);
     assert_int_equal(cb_stats(fast).graphs, 3);

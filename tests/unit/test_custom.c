@@ -455,8 +455,8 @@ static void reasons_name_the_operation(void **state) {
     for (named_factor = 2; named_factor < 4; named_factor++)
         assert_non_null(cb_call(fast, cb_ones(cb_dims(3))));
     char *text = cb_explain(fast);
-    if (!strstr(text, "after 1 ops: test.scale_ with")) print_error("%s\n", text);
-    assert_non_null(strstr(text, "after 1 ops: test.scale_ with"));
+    if (!strstr(text, "after 1 op: test.scale_ with")) print_error("%s\n", text);
+    assert_non_null(strstr(text, "after 1 op: test.scale_ with"));
     cb_free_text(text);
     cb_scope_close();
     cb_function_free(fast);

@@ -26,7 +26,7 @@ static void expect_said(cb_function *fast, const char *text) {
 static void ops(void **state) {
     (void)state;
     const char *said[] = {"after 0 ops: mul of 3.0 in place of 2.0",
-                          "after 1 ops: sin in place of exp",
+                          "after 1 op: sin in place of exp",
                           "after 2 ops: leaky_relu with slope=0.25 in place of 0.125",
                           "after 4 ops: neg in place of sqrt"};
     cb_scope_open();
@@ -110,7 +110,7 @@ static cb_tensor *other_attributes(cb_tensor *x) {
 static void attributes(void **state) {
     (void)state;
     const char *said[] = {"after 0 ops: reshape with sizes=[3, 2] in place of [6])",
-                          "after 1 ops: add of f32[6] in place of 2 as operand 1)",
+                          "after 1 op: add of f32[6] in place of 2 as operand 1)",
                           "after 2 ops: to with dtype=f64 in place of f16)",
                           "after 3 ops: sum with dim=[0] in place of [-1])",
                           "after 4 ops: clamp with high=1 in place of 2)",
