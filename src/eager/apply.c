@@ -171,6 +171,16 @@ static bool check_target(const Tensor *target) {
     return false;
 }
 
+/* "assign: i64[2] does not broadcast to f32[2, 3]" */
+static void fail_metas(cb_status status, const char *result, const Tensor *from,
+                       const char *between, const Tensor *to) {
+    char text[2][128];
+    Meta meta[2] = {tensor_meta(from), tensor_meta(to)};
+    for (int i = 0; i < 2; i++) meta_format(&meta[i], text[i], sizeof text[i]);
+    fail(status, "%s: %s%s does not %s %s%s", write_name(), result, text[0], between, text[1],
+         *result ? " in place" : "");
+}
+
 static bool check_broadcast(const Tensor *target, const Tensor *value) {
     bool fits = value->rank <= target->rank;
     for (int i = 0; fits && i < value->rank; i++) {
@@ -178,11 +188,7 @@ static bool check_broadcast(const Tensor *target, const Tensor *value) {
         fits = size == 1 || size == target->size[i + target->rank - value->rank];
     }
     if (fits) return true;
-    char from[128], to[128];
-    Meta value_meta = tensor_meta(value), target_meta = tensor_meta(target);
-    meta_format(&value_meta, from, sizeof from);
-    meta_format(&target_meta, to, sizeof to);
-    fail(CB_ERR_SHAPE, "%s: %s does not broadcast to %s", write_name(), from, to);
+    fail_metas(CB_ERR_SHAPE, "", value, "broadcast to", target);
     return false;
 }
 
@@ -228,8 +234,7 @@ Tensor *apply_result(Tensor *target, Tensor *result) {
     cb_operand operand = cb_operand_tensor(result);
     if (!known || dtype_kind(result->dtype) <= dtype_kind(target->dtype))
         return apply_assign(target, &operand);
-    fail(CB_ERR_DTYPE, "%s: a result of %s does not fit %s in place", write_name(),
-         cb_dtype_name(result->dtype), cb_dtype_name(target->dtype));
+    fail_metas(CB_ERR_DTYPE, "a result of ", result, "fit", target);
     return NULL;
 }
 

@@ -311,6 +311,14 @@ static bool number_allowed(Graph *graph, Op op, const Node *number, bool last, c
            node_number(graph, op_info(op)->name, number_from(own, value), dtype);
 }
 
+/* That the number was beside, in the error; NULL. */
+static Node *name_operand(const Meta *meta) {
+    char text[128];
+    meta_format(meta, text, sizeof text);
+    fail_also(": %s", text);
+    return NULL;
+}
+
 /* A power by a plain number where PyTorch computes none, but a root, which is NaN of -inf (f16 has
  * no such kernel there); and where f32 would round an odd exponent to an even one. NULL: it is a
  * power as any other. */
@@ -416,7 +424,7 @@ Node *graph_op(Graph *graph, Op op, Node *const *input, int input_count, const A
         bool last = i == input_count - 1; /* the exponent, or divisor */
         bool checked = numbers && numbers[i] && input[i]->op == OP_constant;
         if (checked && !number_allowed(graph, op, input[i], last, inferred.input_dtype[i]))
-            return NULL;
+            return name_operand(&meta[last ? 0 : input_count - 1]);
         converted[i] =
             convert_operand(graph, op, input[i], inferred.input_dtype[i], numbers && numbers[i]);
     }

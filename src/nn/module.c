@@ -7,6 +7,7 @@
  *
  *     "layer1.0.weight": child "layer1", child "0", parameter "weight" */
 #include "nn/module.h"
+#include "base/guess.h"
 #include "base/memory.h"
 #include "tensor/frame.h"
 #include <string.h>
@@ -287,11 +288,29 @@ ModuleTensor *module_find_tensor(const Module *module, const char *path) {
     return own_tensor(module, path);
 }
 
+/* What was meant is looked for where the path leaves the tree. */
+static void fail_path(const Module *root, const char *what, bool child, const char *path) {
+    const Module *module = root;
+    const char *at = path;
+    size_t length = strcspn(at, ".");
+    for (ModuleChild *next; at[length] && (next = own_child(module, at, length));) {
+        module = next->module;
+        at += length + 1;
+        length = strcspn(at, ".");
+    }
+    char meant[GUESS_BYTES];
+    Guess guess = guess_part(at, length);
+    child |= at[length] == '.';
+    for (int i = 0; i < (child ? module->child_count : module->tensor_count); i++)
+        guess_try(&guess, child ? module->child[i].name : module->tensor[i].name);
+    fail(CB_ERR_ARGUMENT, "%s has no %s '%s'%s", root->type, what, path, guess_text(&guess, meant));
+}
+
 cb_module *cb_module_child(cb_module *module, const char *path) {
     if (!path || !module_lives(module, "cb_module_child: the module")) return NULL;
     module_met(module);
     Module *child = module_find_child(module, path);
-    if (!child) fail(CB_ERR_ARGUMENT, "%s has no child '%s'", module->type, path);
+    if (!child) fail_path(module, "child", true, path);
     return child;
 }
 
@@ -300,7 +319,7 @@ cb_tensor *cb_module_get(cb_module *module, const char *path) {
     module_met(module);
     ModuleTensor *slot = module_find_tensor(module, path);
     if (slot) return tensor_out(slot->tensor);
-    fail(CB_ERR_ARGUMENT, "%s has no parameter or buffer '%s'", module->type, path);
+    fail_path(module, "parameter or buffer", false, path);
     return NULL;
 }
 

@@ -1,6 +1,8 @@
 /* Reads arguments: name=number, name=True, name=(number, number), and keeps them as buffers. */
 #include "train/train.h"
 
+#include "base/guess.h"
+
 #include <float.h>
 #include <locale.h>
 #include <math.h>
@@ -52,6 +54,19 @@ static const char *read_values(const char *at, Argument *argument) {
     return skip(at);
 }
 
+static void refuse_name(const TrainArguments *arguments, const char *name, size_t length) {
+    char known[MOST_ARGUMENTS * NAME_BYTES] = "", meant[GUESS_BYTES];
+    Guess guess = guess_part(name, length);
+    for (int i = 0; i < arguments->count; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                 arguments->argument[i].name);
+        guess_try(&guess, arguments->argument[i].name);
+    }
+    fail(CB_ERR_ARGUMENT, "%s has no argument '%.*s'; there are %s%s", arguments->owner,
+         (int)length, name, known, guess_text(&guess, meant));
+}
+
 /* Reads one argument and the comma behind it; the position of the next, NULL with an error. */
 static const char *take_one(TrainArguments *arguments, const char *at, bool defaults) {
     size_t length = strcspn(at, " =,");
@@ -60,7 +75,7 @@ static const char *take_one(TrainArguments *arguments, const char *at, bool defa
         to = &arguments->argument[arguments->count++];
         memcpy(to->name, at, length);
     } else if (!to) {
-        fail(CB_ERR_ARGUMENT, "%s has no argument '%.*s'", arguments->owner, (int)length, at);
+        refuse_name(arguments, at, length);
         return NULL;
     }
     const char *name = at;

@@ -334,10 +334,14 @@ static void mistakes_are_named(void **state) {
     cb_module *block = block_new();
     assert_null(cb_module_child(block, "linear.deep"));
     expect_error("Block has no child 'linear.deep'");
+    assert_null(cb_module_child(block, "linaer"));
+    expect_error("did you mean 'linear'?");
     assert_null(cb_module_child(block, "linear."));
     expect_error("no child");
     assert_null(cb_module_get(block, "linear.wight"));
-    expect_error("no parameter or buffer 'linear.wight'");
+    expect_error("no parameter or buffer 'linear.wight'; did you mean 'weight'?");
+    assert_null(cb_module_get(block, "lienar.weight"));
+    expect_error("did you mean 'linear'?");
     assert_null(cb_module_add(block, "a.b", block));
     expect_error("must not be empty or hold a dot");
     assert_null(cb_module_add(block, "self", block));

@@ -381,7 +381,7 @@ static void test_bad_assign(void **state) {
     assert_null(cb_relu_(cb_expand(x, cb_dims(2, 3))));
     expect_status(CB_ERR_SHAPE, "relu_: dimension 1 of the target is expanded");
     assert_null(cb_div_(cb_zeros(2, CB_I8), 2));
-    expect_status(CB_ERR_DTYPE, "div_: a result of f32 does not fit i8 in place");
+    expect_status(CB_ERR_DTYPE, "div_: a result of f32[2] does not fit i8[2] in place");
     assert_null(cb_mul_(cb_requires_grad_(cb_ones(2), true), 2));
     expect_status(CB_ERR_ARGUMENT, "mul_: the target requires a gradient");
     assert_null(cb_assign(cb_requires_grad_(cb_ones(2), true), cb_ones(2)));

@@ -76,7 +76,7 @@ static void writes_are_refused(void **state) {
             "the target's windows overlap");
     assert_non_null(
         cb_assign(cb_expand(cb_ones(cb_dims(1, 3)), cb_dims(1, 3)), cb_ones(cb_dims(3))));
-    REFUSED(cb_add_(whole, 0.5), "a result of f32 does not fit i64 in place");
+    REFUSED(cb_add_(whole, 0.5), "a result of f32[2] does not fit i64[2] in place");
     cb_tensor *empty = cb_expand(cb_ones(cb_dims(1, 0)), cb_dims(2, 0));
     assert_non_null(cb_fill_(empty, cb_operand_int(1)));
     REFUSED(cb_item_int(x), "item_int");
