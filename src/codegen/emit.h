@@ -94,6 +94,7 @@ void emit_root_store(Emit *e, int store, int user_level);
 void emit_collect(Emit *e);
 /* Of a region: whether the value has no name and is written where it is used. */
 bool emit_inlines(Emit *e, const Expr *x);
+bool emit_may_call(const Expr *x); /* a costly op of values of one type */
 /* Whether the op is a call of a function that stays one: a kernel with many costly ops would take
  * the compiler seconds. The call is a statement of its own, so no condition hangs over it. */
 bool emit_calls_apart(const Emit *e, const Expr *x);

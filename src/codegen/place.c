@@ -201,14 +201,16 @@ static int inline_size(const Emit *e, const Expr *x) {
 }
 
 /* With a literal operand the compiler drops most of the text (pow), which a function cannot. */
-bool emit_calls_apart(const Emit *e, const Expr *x) {
-    if (!e->apart || x->op >= OP_COUNT || x->op == OP_constant) return false;
+bool emit_may_call(const Expr *x) {
+    if (x->op >= OP_COUNT || x->op == OP_constant) return false;
     const OpInfo *info = op_info(x->op);
     bool same = (dtype_is_float(x->dtype) && info->kind == KIND_POINTWISE) || x->op == OP_philox;
     for (int i = 0; i < x->input_count; i++)
         same &= x->input[i]->dtype == x->dtype && x->input[i]->op != OP_constant;
     return same && info->cost >= APART_COST;
 }
+
+bool emit_calls_apart(const Emit *e, const Expr *x) { return e->apart && emit_may_call(x); }
 
 bool emit_inlines(Emit *e, const Expr *x) {
     Local *local = &e->local[x->id];

@@ -32,6 +32,7 @@ typedef struct Usage {
     bool function[OP_COUNT][CB_DTYPE_COUNT];              /* op_exp_f32: the op as a function */
     bool math[OP_COUNT][CB_DTYPE_COUNT];  /* the op's text itself, with the m_ functions in it */
     bool apart[OP_COUNT][CB_DTYPE_COUNT]; /* apart_exp_f32: the op as a function never inlined */
+    bool lanes[OP_COUNT][CB_DTYPE_COUNT]; /* lanes_exp_f32: the op over arrays, before a kernel */
     int lane_loops;                       /* vector loops whose length is not known */
     bool strips;                          /* there are loops over a strip, to be unrolled */
     bool guards;                          /* there are loads or stores with a condition */

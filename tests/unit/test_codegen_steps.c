@@ -5,7 +5,7 @@
 
 #include "kernel_run.h"
 
-enum { LANES = 1536, RUN = 64, OPS = 14, MADE = 24 };
+enum { LANES = 1536, RUN = 64, OPS = 14, MANY_OPS = 30, MADE = 24 };
 
 static const char *source(Arena *arena, const Kernel *kernel) {
     Buffer code = buffer_new(arena);
@@ -131,41 +131,78 @@ static void test_chains(void **state) {
     check_steps(text, loops, 6);
 }
 
-static const char *random_op(Arena *arena, int id, const char *type) {
+static void test_calls(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        /* two functions, and loops for what is loaded, added and stored */
+        "% tile split 1 { b0: in f32[#] b1: out f32[#] t0 = f32 load b0@ t1 = f32 tanh t0"
+        " t2 = f32 tanh t1 t3 = f32 sin t2 t4 = f32 tanh t3 t5 = f32 add t4, t1 t6 = f32 tanh t5"
+        " t7 = f32 sin t6 t8 = f32 tanh t7 t9 = f32 sin t8 t10 = f32 tanh t9 store b1@ = t10 }",
+        /* one value for all lanes, as an array; a value is stored and read */
+        "% tile split 1 { b0: in f64[#] b1: in f64[1] b2: out f64[#] b3: out f64[#]"
+        " t0 = f64 load b0@ t1 = f64 load b1[0] t13 = f64 neg t1 t2 = f64 tanh t0"
+        " t3 = f64 atan2 t2, t13 t4 = f64 sin t3 t5 = f64 add t4, t2 t6 = f64 tanh t5"
+        " t7 = f64 sin t6 t8 = f64 tanh t7 t9 = f64 sigmoid t8 t10 = f64 mul t9, t3"
+        " t11 = f64 tanh t10 t12 = f64 tanh t11 store b2@ = t9 store b3@ = t12 }",
+        /* halves, in place */
+        "% tile split 1 { b0: inout f16[#] b1: out f32[#] t0 = f32 load b0@ t1 = f32 tanh t0"
+        " t2 = f32 tanh t1 t3 = f32 tanh t2 t4 = f32 tanh t3 t5 = f32 sub t4, t0 t6 = f32 tanh t5"
+        " t7 = f32 tanh t6 t8 = f32 tanh t7 t9 = f32 tanh t8 t10 = f32 tanh t9 t11 = f32 add t10, "
+        "t5"
+        " store b0@ = t5 store b1@ = t11 }",
+    };
+    static const int loops[] = {2 + 3, 3 + 4, 1 + 3};
+    check_steps(text, loops, 3);
+}
+
+/* Calls round what they take and give, where one loop may not. */
+static const char *random_op(Arena *arena, int id, const char *type, bool calls) {
     static const char *const ops[] = {"add", "sub",  "mul",     "mul", "add", "neg",       "tanh",
                                       "sin", "tanh", "sigmoid", "erf", "exp", "gelu_value"};
-    int op = (int)(next_random() % 13), a = id - 1 - (int)(next_random() % 2);
+    int op = (int)(next_random() % (calls ? 12 : 13)), a = id - 1 - (int)(next_random() % 2);
     int b = (int)(next_random() % (uint32_t)id);
     if (op < 5) return arena_format(arena, " t%d = %s %s t%d, t%d", id, type, ops[op], a, b);
     return arena_format(arena, " t%d = %s %s t%d", id, type, ops[op], a);
 }
 
-static const char *random_kernel(Arena *arena) {
+static const char *random_kernel(Arena *arena, int count) {
     const char *type = next_random() % 2 ? "f32" : "f64";
     Buffer out = buffer_new(arena);
     putf(&out, "%% tile split 1 { b0: in %s[#] b1: in %s[#] b2: out %s[#] b3: out %s[#]", type,
          type, type, type);
     putf(&out, " t0 = %s load b0@ t1 = %s load b1@", type, type);
-    for (int id = 2; id < OPS; id++) put(&out, random_op(arena, id, type));
-    putf(&out, " store b2@ = t%d store b3@ = t%d }", (int)(next_random() % OPS), OPS - 1);
+    for (int id = 2; id < count; id++) put(&out, random_op(arena, id, type, count > OPS));
+    putf(&out, " store b2@ = t%d store b3@ = t%d }", (int)(next_random() % (uint32_t)count),
+         count - 1);
     return buffer_text(&out);
 }
 
-static void test_random(void **state) {
-    (void)state;
+static void check_random(int ops) {
     Arena *arena = arena_new();
     const char *text[MADE];
     assert_int_equal(arena_guard(arena), 0);
     random_state = 7;
-    for (int i = 0; i < MADE; i++) text[i] = random_kernel(arena);
+    for (int i = 0; i < MADE; i++) text[i] = random_kernel(arena, ops);
     check_steps(text, NULL, MADE);
     arena_free(arena);
+}
+
+static void test_random(void **state) {
+    (void)state;
+    check_random(OPS);
+}
+
+static void test_random_calls(void **state) {
+    (void)state;
+    check_random(MANY_OPS);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_calls),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

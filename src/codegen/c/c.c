@@ -299,6 +299,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_choose_pieces(c);
     c_choose_steps(c);
     put(out, "\n");
+    c_lane_functions(c);
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
     emit_open(e, "void %s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
               kernel->name);

@@ -68,6 +68,8 @@ struct CKernel {
     int step_count;        /* NESTED: lane loops of a block, one after the other; 0: there is one */
     StepValue *step_value; /* by expression */
     cb_dtype *step_array;  /* vec: what the arrays between them hold */
+    bool calls;            /* costly ops are calls of functions over them */
+    bool whole;            /* in a loop over such arrays alone */
 };
 
 /* ---- the target (prelude.c), and its texts (lanes.c) ---- */
@@ -91,7 +93,8 @@ enum {
     ARRAY_SUM_BLOCK = 64,  /* terms that one lane of an ARRAY kernel adds up in a row */
     STRIP_TERMS = 16,      /* the same of a ROW kernel in strips */
     TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
-    HEAVY_ARITHMETIC = 200 /* additions in a kernel's text */
+    HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
+    APART_ARITHMETIC = 500  /* in its functions: more become calls */
 };
 
 /* ---- accumulators of a sweep (accumulate.c) ---- */
@@ -119,7 +122,9 @@ void c_choose_pieces(CKernel *c);
 void c_item_in_pieces(CKernel *c);
 void c_row_in_pieces(CKernel *c, int pass); /* what row_piece has */
 
-static inline const char *c_count(const CKernel *c) { return c->flat ? "m" : "n"; } /* of lanes */
+static inline const char *c_count(const CKernel *c) { /* of lanes */
+    return c->flat ? "m" : c->whole ? "whole" : "n";
+}
 
 /* Whether its rows are so few that each has registers of its own. */
 static inline bool c_weaves(const CKernel *c) { return c->weave && c->scalar; }
@@ -143,6 +148,7 @@ void c_flush_outs(CKernel *c, int pass); /* after the lanes */
 
 /* ---- chains in steps (steps.c) ---- */
 void c_choose_steps(CKernel *c); /* of a kernel without pieces */
+void c_lane_functions(CKernel *c); /* that no kernel of the file had before: before the kernel */
 void c_lanes_in_steps(CKernel *c);
 
 /* ---- flat sweeps (flat.c) ---- */

@@ -27,8 +27,7 @@ enum {
     WEAVE_ROWS = 4, /* of scans at a time: with what they write, less lines than a set has */
     WEAVE_LANES = 16,
     WEAVE_COST = 12, /* additions for each point, from which on vectors make up for gathering */
-    APART_ARITHMETIC = 500, /* in the functions of a kernel's text: more become calls */
-    PART_LANES = 9          /* of a piece of a row whose length varies: its own does, too */
+    PART_LANES = 9   /* of a piece of a row whose length varies: its own does, too */
 };
 
 int c_own_cost(const Expr *x) {
