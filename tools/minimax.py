@@ -107,6 +107,12 @@ def scaled_erfc(v):
     return erfc(x) * exp(x * x) * (1 + 2 * x)
 
 
+def erfc_over(v):
+    """erfc(x) exp(x^2) / v at v = 1 / (x + 3)"""
+    x = 1 / v - 3
+    return erfc(x) * exp(x * x) / v
+
+
 def main():
     tiny, h = '1e-14', log(2) / 2 * mpf('1.0001')
     quarter = (pi / 4 * mpf('1.001')) ** 2
@@ -129,6 +135,8 @@ def main():
         low, high, 8, as_f32)
     fit('erf f32', lambda t: -log(erfc(t)) / t - as_f32(2 / sqrt(pi)),
         lambda t: erfc(t) * t / erf(t), mpf('1e-6'), mpf('3.925'), 9, as_f32, 400)
+    fit('erfc f32', erfc_over, lambda v: 1 / erfc_over(v), 1 / mpf('13.2'), 1 / mpf(3), 12, as_f64, 200)
+    fit('exp in erfc f32', exp, lambda r: 1 / exp(r), -h, h, 8, as_f64)
     series = lambda u: log1p(sqrt(u)) - log1p(-sqrt(u))
     fit('log_series f64', lambda u: (series(u) / sqrt(u) - 2) / u,
         lambda u: u * sqrt(u) / series(u), mpf(tiny), log_s, 8, as_f64, 300)
