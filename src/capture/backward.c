@@ -52,22 +52,20 @@ static void list_inputs(Backward *backward, const Entry *entry) {
 }
 
 /* Of what the graph reads: inputs lie as they did, the others are contiguous. */
-static void list_strides(Backward *backward, const int64_t *const *stride) {
+static void list_strides(Backward *backward, const Trace *trace) {
     int count = length(backward->read);
     const int64_t **list = arena_new_array(backward->arena, const int64_t *, count + 1);
     for (int i = 0; i < count; i++) {
-        const int64_t *from = backward->read[i].kind == READS_INPUT && stride
-                                  ? stride[backward->read[i].number]
-                                  : NULL;
-        if (!from) continue;
-        size_t bytes = sizeof *from * (size_t)CB_MAX_RANK;
-        list[i] = memcpy(arena_alloc(backward->arena, bytes), from, bytes);
+        const BackwardRead *read = &backward->read[i];
+        int v = read->kind == READS_INPUT ? backward->input[read->number] : NO_VALUE;
+        if (v == NO_VALUE || trace->value[v].contiguous) continue;
+        size_t bytes = sizeof trace->value[v].stride;
+        list[i] = memcpy(arena_alloc(backward->arena, bytes), trace->value[v].stride, bytes);
     }
     backward->stride = (const int64_t *const *)list;
 }
 
-static void describe(Backward *backward, const Entry *entry, const Joint *joint,
-                     const int64_t *const *stride) {
+static void describe(Backward *backward, const Entry *entry, const Joint *joint) {
     Arena *arena = backward->arena;
     for (int i = 0; i < length(joint->backward.read); i++) {
         push(arena, backward->read, joint->backward.read[i]);
@@ -78,22 +76,20 @@ static void describe(Backward *backward, const Entry *entry, const Joint *joint,
     for (int i = 0; i < backward->sources; i++) backward->source[i] = joint->source[i];
     list_roots(backward, entry, joint->root);
     list_inputs(backward, entry);
-    list_strides(backward, stride);
+    list_strides(backward, entry->trace);
 }
 
-static Backward *make(Arena *arena, const Entry *entry, const Joint *joint,
-                      const int64_t *const *stride) {
+static Backward *make(Arena *arena, const Entry *entry, const Joint *joint) {
     if (arena_guard(arena)) return NULL;
     Backward *backward = arena_new_array(arena, Backward, 1);
     backward->arena = arena;
-    describe(backward, entry, joint, stride);
+    describe(backward, entry, joint);
     return backward;
 }
 
-Backward *backward_new(const Entry *entry, Joint *joint, const int64_t *const *stride,
-                       CompileOptions how) {
+Backward *backward_new(const Entry *entry, Joint *joint, CompileOptions how) {
     Arena *arena = arena_new();
-    Backward *backward = arena ? make(arena, entry, joint, stride) : NULL;
+    Backward *backward = arena ? make(arena, entry, joint) : NULL;
     if (!backward) {
         arena_free(arena);
         return NULL;

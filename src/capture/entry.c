@@ -208,9 +208,8 @@ static bool add_saved(Entry *entry, const Backward *backward) {
     return true;
 }
 
-static bool take_backward(Entry *entry, Joint *joint, const int64_t *const *stride,
-                          CompileOptions how) {
-    entry->backward = backward_new(entry, joint, stride, how);
+static bool take_backward(Entry *entry, Joint *joint, CompileOptions how) {
+    entry->backward = backward_new(entry, joint, how);
     return entry->backward && add_saved(entry, entry->backward);
 }
 
@@ -230,7 +229,7 @@ static bool compile_own(Entry *entry, Call *call) {
     recording->graph = NULL;
     entry->executable = compile_graph(graph, stride, how);
     if (entry->executable) entry->graph = executable_plan(entry->executable)->graph;
-    if (entry->executable && how.joint) take_backward(entry, &joint, stride, how);
+    if (entry->executable && how.joint) take_backward(entry, &joint, how);
     if (joint.backward.graph) arena_free(joint.backward.graph->arena);
     if (!entry->executable || (how.joint && !entry->backward)) return false;
     find_copied(entry);

@@ -28,7 +28,7 @@ static void list_roots(Joint *joint, const Recording *recording, int done) {
     for (int k = 0; k < trace_result_count(trace); k++) {
         int v = trace_result(trace, k);
         if (v >= 0 && trace_has_history(trace, v, done) && !is_listed(joint->root, v))
-            push(recording->graph->arena, joint->root, v);
+            push(trace->arena, joint->root, v);
     }
 }
 
@@ -66,7 +66,7 @@ static bool add_gradients(Recording *recording, Joint *joint) {
         return false;
     for (int k = 0; k < sources; k++) {
         if (!gradient[k]) continue;
-        push(graph->arena, joint->source, source[k]);
+        push(recording->trace->arena, joint->source, source[k]);
         push(graph->arena, joint->graph.gradient, gradient[k]);
     }
     return joint->source;

@@ -6,7 +6,7 @@
 #include "capture/functional.h"
 #include "graph/partition.h"
 
-/* Of a recording, in its graph's arena. */
+/* Of a recording, in its graph's arena, but for the first two, which stay with the trace. */
 struct Joint {
     int *root;   /* vec: values of the trace that are given gradients */
     int *source; /* vec: those that get some, as graph.gradient lists them */
@@ -45,8 +45,7 @@ struct Backward {
 
 /* Of an entry that is being made, from its recording's joint; NULL: no memory. The joint's graph of
  * gradients is taken over. */
-Backward *backward_new(const Entry *entry, Joint *joint, const int64_t *const *stride,
-                       CompileOptions how);
+Backward *backward_new(const Entry *entry, Joint *joint, CompileOptions how);
 void backward_release(Backward *backward);
 /* "gradients: 3 values saved, 32.8 KB; 7 steps", for explain. */
 void backward_print(const Backward *backward, Buffer *out);

@@ -83,7 +83,7 @@ refused 0 "0.1"                          --version
 for command in bench explain ops cache info completion manual; do refused 0 "examples" $command --help; done
 
 # So is what the environment has.
-said=$(CARBIDE_TRACE=on CARBIDE_THREDS=1 CARBIDE_threads=2 CARBIDE_CHECK=0 "$carbide" info 2>&1 >/dev/null | sort)
+said=$(CARBIDE_TRACE=on CARBIDE_THREDS=1 CARBIDE_threads=2 CARBIDE_CHECK=0 "$carbide" info 2>&1 >/dev/null | LC_ALL=C sort)
 [ "$said" = "carbide: CARBIDE_THREDS is no option; did you mean CARBIDE_THREADS?
 carbide: CARBIDE_TRACE=on is ignored: expected a file
 carbide: CARBIDE_threads is no option; did you mean CARBIDE_THREADS?" ] || { echo "unknown variables: $said"; failed=1; }

@@ -268,9 +268,12 @@ def strides_agree(strides, outcome, i, mode):
     value = outcome.results[i]
     def agree(others): return all(s == t for s, t, n in zip(strides, others, value.shape) if n > 1)
     if agree(outcome.strides[i]): return True
-    # A part of what the function itself made is a compiled function's result by itself, and dense.
+    # A part of what the function itself made is a compiled function's result by itself, and dense but for what was
+    # expanded.
     own = all(base.storage is not value.storage for base in outcome.bases.values())
-    return own and not mode.eager and agree(in_elements(np.empty(value.shape, np.int8)))
+    expanded = [s == 0 and n > 1 for s, n in zip(outcome.strides[i], value.shape)]
+    dense = in_elements(np.empty([1 if e else n for e, n in zip(expanded, value.shape)], np.int8))
+    return own and not mode.eager and agree([0 if e else s for e, s in zip(expanded, dense)])
 
 def comparable(array):
     """Which NaN arithmetic gives is not defined (docs/numerics.md): all count as the same."""
