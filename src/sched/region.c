@@ -184,34 +184,38 @@ static void reverse(RegionWrite *write) {
     }
 }
 
-/* The writes that make the value, which lies like that, and what they are written to: what none
- * makes, or one that is in memory (by node id; NULL: none is). NULL: that lies otherwise. */
-static const Node *find_writes(const Graph *graph, Arena *arena, const Node *value,
-                               const Region *whole, const bool *real, RegionWrite **found) {
-    Region region = *whole;
+/* The writes that make the value, which lies in *region, and what they are written to, which lies
+ * there then: what none makes, or one that is in memory (by node id; NULL: none is). NULL: no
+ * strides say so. */
+static const Node *find_writes(const Graph *graph, Arena *arena, const Node *value, Region *region,
+                               const bool *real, RegionWrite **found) {
     const Node *node = value;
     for (;; node = node->input[0]) {
-        if (!undo_views(&node, &region)) return NULL;
+        if (!undo_views(&node, region)) return NULL;
         if (!is_scatter(graph, node) || (node != value && real && real[node->id])) break;
-        RegionWrite write = {.scatter = node, .region = region};
+        RegionWrite write = {.scatter = node, .region = *region};
         if (length(*found) == MOST_WRITES || !find_write(graph, node, &write)) return NULL;
         push(arena, *found, write);
     }
     reverse(*found);
-    return same_region(&region, whole) ? node : NULL;
+    return node;
 }
 
 RegionWrite *region_writes(const Graph *graph, Arena *arena, const Node *input,
                            const int64_t *stride, const Node *value) {
-    Region whole = region_whole(input, stride);
+    Region whole = region_whole(input, stride), region = whole;
     RegionWrite *found = NULL;
-    return find_writes(graph, arena, value, &whole, NULL, &found) == input ? found : NULL;
+    const Node *base = find_writes(graph, arena, value, &region, NULL, &found);
+    return base == input && same_region(&region, &whole) ? found : NULL;
 }
 
 const Node *region_base(const Graph *graph, Arena *arena, const Node *value, const bool *real,
                         RegionWrite **found) {
-    Region whole = region_whole(value, NULL);
-    return find_writes(graph, arena, value, &whole, real, found);
+    Region region = region_whole(value, NULL);
+    const Node *base = find_writes(graph, arena, value, &region, real, found);
+    if (!base) return NULL;
+    Region whole = region_whole(base, NULL);
+    return same_region(&region, &whole) ? base : NULL;
 }
 
 /* ---- of a schedule ------------------------------------------------------------------------- */
