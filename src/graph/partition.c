@@ -13,6 +13,9 @@
  * the gradients is taken, which computes least again. Inputs are there anyway, but for those that
  * are written to: of them there is a copy.
  *
+ * What a greatest element is compared with, to find where it is (the gradient of amax), has the same
+ * bits as it had: it is not computed again either, since sums may be added in another order there.
+ *
  * A budget below 1 lets the cheapest of those be computed again, too, by operations for each byte:
  * at 0 nothing is saved but what draws or acts once. The flow is Dinic's. */
 #include "graph/partition.h"
@@ -48,6 +51,7 @@ typedef struct Partition {
     bool *read;    /* by id: not late, and read by what is, or a gradient itself */
     bool *written; /* by id: an input, which is another one behind the run */
     bool *heavy;   /* by id: it is not computed again */
+    bool *exact;   /* by id: never computed again */
     bool *stored;  /* by id: it is in memory for another reason */
     bool *saved;   /* by id */
     Flow flow;
@@ -118,6 +122,24 @@ static void mark_stored(Partition *p) {
             if (!x || p->late[node->id]) continue;
             p->stored[x->id] |=
                 reads_memory(node) || (reads_memory(x) && (reduces || users[x->id] > 1));
+        }
+    }
+}
+
+static const Node *below_views(const Node *node) {
+    while (op_info(node->op)->kind == KIND_VIEW) node = node->input[0];
+    return node;
+}
+
+static void mark_exact(Partition *p) {
+    for (int i = 0; i < length(p->order); i++) {
+        const Node *node = p->order[i];
+        for (int k = 0; k < node->input_count && node->op == OP_eq && !p->late[node->id]; k++) {
+            const Node *chosen = below_views(node->input[k]);
+            bool chooses = op_info(chosen->op)->kind == KIND_REDUCE && reduce_chooses(chosen->op);
+            if (!chooses) continue;
+            p->exact[chosen->id] = true;
+            p->exact[below_views(chosen->input[0])->id] = true;
         }
     }
 }
@@ -277,8 +299,8 @@ static int64_t cut(Partition *p) {
 /* ---- the budget ---------------------------------------------------------------------------- */
 
 /* What acts, or was drawn by what is no op of the table, is done once. */
-static bool may_be_repeated(const Node *node) {
-    return op_info(node->op)->kind != KIND_CUSTOM && node->op != OP_input;
+static bool may_be_repeated(const Partition *p, const Node *node) {
+    return !p->exact[node->id] && op_info(node->op)->kind != KIND_CUSTOM && node->op != OP_input;
 }
 
 static double work_per_byte(const Node *node) {
@@ -290,7 +312,7 @@ static const Node **list_heavy(const Partition *p) {
     const Node **list = NULL;
     for (int i = 0; i < length(p->order); i++) {
         const Node *node = p->order[i];
-        if (!p->heavy[node->id] || !may_be_repeated(node)) continue;
+        if (!p->heavy[node->id] || !may_be_repeated(p, node)) continue;
         push(p->graph->arena, list, node);
         int at = length(list) - 1;
         for (; at > 0 && work_per_byte(list[at - 1]) > work_per_byte(node); at--)
@@ -403,17 +425,20 @@ void graph_partition(Graph *graph, const JointGraph *joint, Arena *arena, Backwa
     p.read = arena_new_array(graph->arena, bool, nodes);
     p.written = arena_new_array(graph->arena, bool, nodes);
     p.heavy = arena_new_array(graph->arena, bool, nodes);
+    p.exact = arena_new_array(graph->arena, bool, nodes);
     p.stored = arena_new_array(graph->arena, bool, nodes);
     p.saved = arena_new_array(graph->arena, bool, nodes);
     mark_late(&p);
     mark_early(&p);
     mark_read(&p);
     mark_stored(&p);
+    mark_exact(&p);
     for (int i = 0; i < length(graph->mutation); i++)
         p.written[graph->input[graph->mutation[i].input]->id] = true;
     for (int i = 0; i < length(p.order); i++) /* else the gradients are the first to compute it */
         p.heavy[p.order[i]->id] =
-            (p.early[p.order[i]->id] && takes_long(p.order[i])) || p.written[p.order[i]->id];
+            (p.early[p.order[i]->id] && (takes_long(p.order[i]) || p.exact[p.order[i]->id])) ||
+            p.written[p.order[i]->id];
     backward->saved_bytes = cut_within(&p, joint->budget);
     backward->graph = graph_new(arena);
     backward->graph->ambient = graph->ambient;

@@ -322,6 +322,29 @@ static void less_memory(void **state) {
     expect_tensor(none.of_w, all.of_w, 1e-5, 1e-5);
 }
 
+/* What a greatest element is compared with has the bits that it had, whatever is computed again. */
+static cb_tensor *below_the_greatest(cb_tensor *x) {
+    cb_tensor *y = cb_layer_norm(cb_matmul(x, w), 4, NULL, NULL);
+    y = cb_mul(cb_rms_norm(cb_exp(y), 4, NULL), cb_select(v, 0, 0));
+    return cb_sub(y, cb_amax(y, 1, true));
+}
+
+static void greatest_elements(void **state) {
+    (void)state;
+    begin();
+    for (int budget = 0; budget <= 100; budget += 25) {
+        char text[8];
+        snprintf(text, sizeof text, "%d", budget);
+        cb_set_option("memory_budget", text);
+        cb_function *fast = cb_compile(below_the_greatest, budget ? VM : "");
+        for (int call = 0; call < 4; call++)
+            expect_as_eager(fast, below_the_greatest, cb_randn(cb_dims(64 - call, 4)));
+        assert_int_equal(cb_stats(fast).eager_calls, 0);
+        cb_function_free(fast);
+    }
+    cb_set_option("memory_budget", "100");
+}
+
 /* ---- threads --------------------------------------------------------------------------------- */
 
 static cb_function *shared;
@@ -367,7 +390,7 @@ int main(void) {
         TEST(as_eager),           TEST(sizes_and_numbers),    TEST(written_inputs),
         TEST(several_results),    TEST(one_behind_the_other), TEST(outlives_the_function),
         TEST(writes_are_noticed), TEST(no_second_order),      TEST(none_where_none_is_wanted),
-        TEST(less_memory),        TEST(by_threads),
+        TEST(less_memory),        TEST(greatest_elements),    TEST(by_threads),
     };
     return cmocka_run_group_tests_name("joint", tests, NULL, NULL);
 }
