@@ -121,8 +121,9 @@ static Reason find_obstacle(Function *function, Ambient now, Tensor *const *inpu
 static bool input_count_valid(const Function *function, int count) {
     int wanted = takes(function);
     if (count >= 0 && count <= CB_MAX_ARGS && (wanted < 0 || count == wanted)) return true;
-    fail(CB_ERR_ARGUMENT, "call: the function takes %d tensors, not %d",
-         wanted >= 0 ? wanted : CB_MAX_ARGS, count);
+    if (wanted < 0) wanted = CB_MAX_ARGS;
+    fail(CB_ERR_ARGUMENT, "call: the function takes %d tensor%s, not %d", wanted, plural(wanted),
+         count);
     return false;
 }
 

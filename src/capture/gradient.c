@@ -152,10 +152,13 @@ bool call_keeps_history(const Call *call, Tensor *const *output, int count, char
     char line[64] = "?", name[32] = "the result of";
     if (op) site_format(op->site, line, sizeof line);
     if (k < count) snprintf(name, sizeof name, "result %d, of", k);
+    bool tape = call->function->options.backward == BACKWARD_TAPE;
     snprintf(why, DETAIL_BYTES, "%s %s at %s%s has a history %s: cb_detach it, or %s", name,
              op ? op_info(op->op)->name : "cb_grad_graph", line, k < count ? "," : "",
              output ? "that nothing went back over" : "where a value is asked for",
-             output ? "call cb_backward inside" : "ask behind cb_backward");
+             !output ? "ask before that op, or behind cb_backward"
+             : tape  ? "leave backward=tape out"
+                     : "call cb_backward inside");
     return true;
 }
 

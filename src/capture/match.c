@@ -246,6 +246,16 @@ static bool other_tensor(const Call *call, const TraceOperand *known, const cb_o
     return !is_value(call, known->value, x);
 }
 
+bool match_is_written(const Call *call, const TraceOperand *known, const cb_operand *given) {
+    const Entry *entry = call->entry;
+    if (known->kind != OPERAND_VALUE || given->kind != CB_OPERAND_TENSOR || !entry->frozen)
+        return false;
+    const Frozen *frozen = &entry->frozen[known->value];
+    const Tensor *x = given->tensor;
+    return frozen->serial && x && x->storage && frozen->serial == x->storage->serial &&
+           frozen->version != storage_version(x->storage);
+}
+
 bool match_mode_changed(const Call *call) {
     int last = length(call->trace->op) - 1, at = call->at < last ? call->at : last;
     ModuleMode then = at < 0 ? MODULE_UNKNOWN : call->trace->op[at].mode, now = module_mode();
@@ -268,7 +278,9 @@ Reason match_departure(const Call *call, int op, const cb_operand *input, int in
     for (int i = 0; i < next->operand_count; i++) {
         const TraceOperand *known = &next->input[i];
         cb_operand given = given_operand(next, i, input, attrs);
-        if (other_tensor(call, known, &given)) return REASON_tensor_changed;
+        if (other_tensor(call, known, &given))
+            return match_is_written(call, known, &given) ? REASON_constant_written
+                                                         : REASON_tensor_changed;
         if (!operand_is_number(known) || known->kind != (OperandKind)given.kind) continue;
         if (operand_is_argument(known) || trace_number(&given).bits != known->bits)
             return site_same(next->site, site_current()) &&

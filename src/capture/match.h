@@ -19,6 +19,8 @@ Entry *match_next_entry(Call *call, Entry *left, Entry *behind, const uint64_t *
 bool match_real(Call *call, int v, Tensor *x);
 /* The modules that have run so far were set otherwise as the trace was recorded. */
 bool match_mode_changed(const Call *call);
+/* The operand is a constant of the entry, which was written to since. */
+bool match_is_written(const Call *call, const TraceOperand *known, const cb_operand *given);
 /* Why the run leaves the trace: the same op with another number or tensor, or another op. */
 Reason match_departure(const Call *call, int op, const cb_operand *input, int input_count,
                        const Attrs *attrs);

@@ -4,7 +4,7 @@
  *         ->  input_changed, "input 0 is f32[4, 8], entry 0 has f32[2, 8]"
  *     its third op was exp(y); now it is sin(y)
  *         ->  path_changed, "after 2 ops: sin in place of exp" */
-#include "capture/function.h"
+#include "capture/match.h"
 #include "op/custom.h"
 
 #include <string.h>
@@ -130,7 +130,7 @@ static OperandKind kind_given(const cb_operand *given) {
 
 static bool is_as_before(const Call *call, const TraceOperand *known, const cb_operand *given) {
     OperandKind now = kind_given(given);
-    if (now != known->kind) return false;
+    if (now != known->kind || match_is_written(call, known, given)) return false;
     if (now == OPERAND_VALUE) return is_known(call, known->value, given->tensor);
     return now == OPERAND_ABSENT || operand_is_argument(known) ||
            trace_number(given).bits == known->bits;
@@ -142,6 +142,12 @@ static void say_operand(const Call *call, const TraceOperand *known, const cb_op
     OperandKind kind = kind_given(given);
     const TraceValue *value =
         known->kind == OPERAND_VALUE ? &call->trace->value[known->value] : NULL;
+    if (value && match_is_written(call, known, given)) {
+        putf(out, " of operand %d%s%s%s, a constant of entry %d that was written to", position,
+             value->path ? " (" : "", value->path ? value->path : "", value->path ? ")" : "",
+             call->entry->number);
+        return;
+    }
     if (value) meta_format(&value->meta, before, sizeof before);
     put(out, " of ");
     if (kind == OPERAND_VALUE) {

@@ -41,6 +41,7 @@ void pass_rewrite(Graph *graph, Budget *budget);
 void pass_narrow(Graph *graph, Budget *budget);
 void pass_absorb(Graph *graph, Budget *budget);
 void pass_layout(Graph *graph, Budget *budget);
+void pass_exact(Graph *graph, Budget *budget);
 void pass_freeze(Graph *graph, Budget *budget);
 void pass_normalize(Graph *graph, Budget *budget);
 bool node_is_normal(Graph *graph, Node *node); /* normalize leaves it as it is */

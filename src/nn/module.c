@@ -298,12 +298,16 @@ static void fail_path(const Module *root, const char *what, bool child, const ch
         at += length + 1;
         length = strcspn(at, ".");
     }
-    char meant[GUESS_BYTES];
+    char meant[GUESS_BYTES], within[128];
     Guess guess = guess_part(at, length);
+    if (at > path)
+        snprintf(within, sizeof within, " (%.*s is a %s)", (int)(at - path) - 1, path,
+                 module->type);
     child |= at[length] == '.';
     for (int i = 0; i < (child ? module->child_count : module->tensor_count); i++)
         guess_try(&guess, child ? module->child[i].name : module->tensor[i].name);
-    fail(CB_ERR_ARGUMENT, "%s has no %s '%s'%s", root->type, what, path, guess_text(&guess, meant));
+    fail(CB_ERR_ARGUMENT, "%s has no %s '%s'%s%s", root->type, what, path, at > path ? within : "",
+         guess_text(&guess, meant));
 }
 
 cb_module *cb_module_child(cb_module *module, const char *path) {

@@ -178,6 +178,9 @@ MATH float m_exp_f32(float a) {
     return a < -104.0f ? 0.0f : y;
 }
 
+//@ muladd_f32:
+MATH float m_muladd_f32(float a, float b, float c) { return M_FMA_F32(a, b, c); }
+
 //@ exp_nonpositive_f32: bits_f32 float_f32 exp_poly_f32
 /* exp(a) for a <= 0: 2^(n + 64) is in the low bits of t, and 2^-64 rounds into the denormals. */
 MATH float m_exp_nonpositive_f32(float a) {

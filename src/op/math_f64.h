@@ -157,6 +157,9 @@ MATH double m_exp_sum_f64(double x, double low) {
 //@ exp_f64: exp_sum_f64
 MATH double m_exp_f64(double a) { return m_exp_sum_f64(a, 0.0); }
 
+//@ muladd_f64:
+MATH double m_muladd_f64(double a, double b, double c) { return M_FMA_F64(a, b, c); }
+
 //@ exp_nonpositive_f64: exp_f64
 MATH double m_exp_nonpositive_f64(double a) { return m_exp_f64(a); }
 

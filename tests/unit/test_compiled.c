@@ -275,7 +275,7 @@ static void test_errors(void **state) {
     cb_clear_error();
     cb_tensor *two[2] = {x, x};
     assert_null(cb_call_1(fast, two, 2));
-    assert_non_null(strstr(cb_error(), "takes 1 tensors, not 2"));
+    assert_non_null(strstr(cb_error(), "takes 1 tensor, not 2"));
     cb_clear_error();
     cb_function_free(fast);
     cb_function_free(safe);

@@ -329,9 +329,19 @@ static cb_tensor *below_the_greatest(cb_tensor *x) {
     return cb_sub(y, cb_amax(y, 1, true));
 }
 
+/* A product is a sum's in one loop, and somebody else's, too, in the other. */
+static cb_tensor *times_the_greatest(cb_tensor *x) {
+    cb_tensor *m = cb_mul(cb_reshape(x, cb_dims(-1, 16)), cb_reshape(w, cb_dims(16)));
+    return cb_mul(m, cb_amax(cb_add(m, cb_reshape(v, cb_dims(16))), 1, true));
+}
+
 static void greatest_elements(void **state) {
     (void)state;
     begin();
+    cb_function *alike = cb_compile(times_the_greatest);
+    for (int call = 0; call < 4; call++)
+        expect_as_eager(alike, times_the_greatest, cb_randn(cb_dims(32 + 4 * call, 4)));
+    cb_function_free(alike);
     for (int budget = 0; budget <= 100; budget += 25) {
         char text[8];
         snprintf(text, sizeof text, "%d", budget);
