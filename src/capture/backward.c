@@ -73,7 +73,11 @@ static void describe(Backward *backward, const Entry *entry, const Joint *joint)
     }
     backward->sources = length(joint->source);
     backward->source = arena_new_array(arena, int, backward->sources + 1);
-    for (int i = 0; i < backward->sources; i++) backward->source[i] = joint->source[i];
+    backward->from = arena_new_array(arena, uint64_t, backward->sources + 1);
+    for (int i = 0; i < backward->sources; i++) {
+        backward->source[i] = joint->source[i];
+        backward->from[i] = joint->from[i];
+    }
     list_roots(backward, entry, joint->root);
     list_inputs(backward, entry);
     list_strides(backward, entry->trace);
@@ -351,8 +355,19 @@ static bool run(const Kept *kept, const Executable *executable, Tensor *const *g
     return done;
 }
 
+/* What depends on no result that was gone back from has no gradient, and none of zeros. */
+static void leave_out(const Backward *backward, Tensor *const *given, Tensor **out) {
+    uint64_t came = 0;
+    for (int i = 0; i < backward->roots; i++)
+        if (given[i]) came |= backward_bit(i);
+    for (int i = 0; i < backward->sources; i++)
+        if (!(backward->from[i] & came)) out[i] = NULL;
+}
+
 static bool go_back(void *state, Tensor *const *given, Tensor **out) {
     const Kept *kept = state;
     const Executable *executable = executable_of(kept->backward);
-    return executable && run(kept, executable, given, out);
+    if (!executable || !run(kept, executable, given, out)) return false;
+    leave_out(kept->backward, given, out);
+    return true;
 }

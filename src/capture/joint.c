@@ -16,6 +16,7 @@
 #include "base/option.h"
 #include "capture/backend.h"
 #include "graph/call.h"
+#include "graph/grad/grad.h"
 
 static bool is_listed(const int *list, int v) {
     for (int i = 0; i < length(list); i++)
@@ -48,6 +49,20 @@ static int *list_sources(const Recording *recording) {
     return source;
 }
 
+/* The roots that a gradient by this source comes from. */
+static uint64_t roots_of(Recording *recording, const Joint *joint, int source, int nodes) {
+    const Graph *graph = recording->graph;
+    uint64_t roots = 0;
+    bool *reached = arena_new_array(graph->arena, bool, nodes + 1);
+    reached[functional_node(recording, source)->id] = true;
+    for (int i = 0; i < length(recording->leaf); i++)
+        if (recording->leaf[i].value == source) reached[recording->leaf[i].node->id] = true;
+    grad_reach(graph, 0, nodes, reached);
+    for (int i = 0; i < length(joint->root); i++)
+        if (reached[functional_node(recording, joint->root[i])->id]) roots |= backward_bit(i);
+    return roots;
+}
+
 /* The gradients of the roots, each with an input for its own, by all sources. */
 static bool add_gradients(Recording *recording, Joint *joint) {
     Graph *graph = recording->graph;
@@ -60,6 +75,7 @@ static bool add_gradients(Recording *recording, Joint *joint) {
         root[i] = functional_node(recording, joint->root[i]);
         given[i] = graph_input(graph, &recording->trace->value[joint->root[i]].meta);
     }
+    int nodes = length(graph->node);
     joint->graph.given = roots;
     joint->graph.budget = option_int(OPTION_memory_budget) / 100.0;
     if (!functional_gradients(recording, root, given, roots, source, sources, gradient))
@@ -67,6 +83,7 @@ static bool add_gradients(Recording *recording, Joint *joint) {
     for (int k = 0; k < sources; k++) {
         if (!gradient[k]) continue;
         push(recording->trace->arena, joint->source, source[k]);
+        push(recording->trace->arena, joint->from, roots_of(recording, joint, source[k], nodes));
         push(graph->arena, joint->graph.gradient, gradient[k]);
     }
     return joint->source;

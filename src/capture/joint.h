@@ -6,10 +6,11 @@
 #include "capture/functional.h"
 #include "graph/partition.h"
 
-/* Of a recording, in its graph's arena, but for the first two, which stay with the trace. */
+/* Of a recording, in its graph's arena, but for the first three, which stay with the trace. */
 struct Joint {
     int *root;   /* vec: values of the trace that are given gradients */
     int *source; /* vec: those that get some, as graph.gradient lists them */
+    uint64_t *from; /* vec: by source, the roots that depend on it (backward_bit) */
     JointGraph graph;
     BackwardGraph backward; /* once it is compiled; graph NULL: not, or taken over */
 };
@@ -20,6 +21,9 @@ typedef struct BackwardRoot { /* a result */
     Site site;
     Meta meta;
 } BackwardRoot;
+
+/* Of root i, in sets of them; all behind the 63rd one are one. */
+static inline uint64_t backward_bit(int i) { return UINT64_C(1) << (i < 63 ? i : 63); }
 
 /* What an entry and its calls share. Counted: calls outlive the entry. */
 struct Backward {
@@ -39,6 +43,7 @@ struct Backward {
     BackwardRoot *root;
     int roots;
     int *source; /* values of the entry's trace, by result of the executable */
+    uint64_t *from; /* by source, as Joint.from */
     int sources;
     Site site; /* of the function */
 };

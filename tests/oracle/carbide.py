@@ -43,7 +43,7 @@ class Stats(Structure):
     _fields_ = [(n, c_int64) for n in ('calls graphs breaks recompiles eager_calls kernels kernels_eager '
                                        'bytes bytes_eager flops cache_hits').split()] + \
                [(n, c_double) for n in ('trace_ms compile_ms passes_ms schedule_ms source_ms '
-                                        'compiler_ms').split()]
+                                        'compiler_ms').split()] + [('compiled', c_int64)]
 
 class Memory(Structure):
     _fields_ = [(n, c_int64) for n in 'live_bytes cached_bytes peak_bytes live_tensors'.split()]
