@@ -13,11 +13,12 @@
  * the gradients is taken, which computes least again. Inputs are there anyway, but for those that
  * are written to: of them there is a copy.
  *
- * What a greatest element is compared with, to find where it is (the gradient of amax), has the same
- * bits as it had: it is not computed again either, since sums may be added in another order there.
+ * What a greatest element is compared with, to find where it is (the gradient of amax), has the
+ * same bits as it had: it is not computed again either, since sums may be added in another order
+ * there.
  *
  * A budget below 1 lets the cheapest of those be computed again, too, by operations for each byte:
- * at 0 nothing is saved but what draws or acts once. The flow is Dinic's. */
+ * at 0 nothing is saved but what may not be done twice. The flow is Dinic's. */
 #include "graph/partition.h"
 
 #include "graph/node.h"

@@ -90,7 +90,8 @@ static void left_histories_are_named(void **state) {
     expect_told(fast, "result 1, of amax at test_grad_reasons.c:");
     fast = cb_compile_n(loss_and_metric, NULL, BY_TAPE ", fullgraph=1");
     assert_true(cb_call_n(fast, &x, 1, out, 2) < 0);
-    expect_error("has a history that nothing went back over: cb_detach it, or leave backward=tape out");
+    expect_error(
+        "has a history that nothing went back over: cb_detach it, or leave backward=tape out");
     cb_function_free(fast);
     fast = cb_compile(asks_first, "backend=vm");
     for (int i = 0; i < 3; i++) assert_non_null(cb_call(fast, x));

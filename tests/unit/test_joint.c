@@ -202,6 +202,22 @@ static void several_results(void **state) {
     cb_function_free(fast);
 }
 
+/* What gradients begin with may lie in any way. */
+static void turned_gradients(void **state) {
+    (void)state;
+    begin();
+    cb_function *fast = cb_compile(product, VM);
+    cb_tensor *x = cb_randn(cb_dims(4, 4)), *g = cb_randn(cb_dims(4, 4)), *of[2];
+    for (int compiled = 0; compiled < 2; compiled++) {
+        cb_zero_grad(w);
+        cb_tensor *y = compiled ? cb_call(fast, x) : product(x);
+        assert_int_equal(cb_backward(y, cb_t(g)), CB_OK);
+        of[compiled] = cb_clone(cb_tensor_grad(w));
+    }
+    expect_tensor(of[1], of[0], 1e-5, 1e-5);
+    cb_function_free(fast);
+}
+
 /* One compiled function behind another, with an op of eager between. */
 static cb_tensor *first(cb_tensor *x) { return cb_tanh(cb_matmul(x, w)); }
 static cb_tensor *second(cb_tensor *h) { return cb_softmax(cb_matmul(h, v), 1); }
@@ -338,9 +354,36 @@ static cb_tensor *times_the_greatest(cb_tensor *x) {
     return cb_mul(m, cb_amax(cb_add(m, cb_reshape(v, cb_dims(16))), 1, true));
 }
 
+/* In f64, whose last bits a sum in another order changes. */
+static cb_tensor *scale;
+static cb_tensor *below_the_greatest_of_all(cb_tensor *x) {
+    cb_tensor *y = cb_rms_norm(x, 6, scale);
+    return cb_sub(y, cb_amax(y, cb_dims(2, 3), true));
+}
+
+static void expect_no_other_ties(cb_function *fast, int64_t rows) {
+    cb_tensor *x = leaf(cb_randn(cb_dims(rows, 4, 6, 6), CB_F64)), *of[2];
+    for (int compiled = 0; compiled < 2; compiled++) {
+        cb_zero_grad(scale);
+        cb_tensor *y = compiled ? cb_call(fast, x) : below_the_greatest_of_all(x);
+        cb_backward(cb_sum(cb_tanh(y)), NULL);
+        of[compiled] = cb_clone(cb_tensor_grad(scale));
+    }
+    expect_tensor(of[1], of[0], 1e-9, 1e-9);
+}
+
 static void greatest_elements(void **state) {
     (void)state;
     begin();
+    scale = leaf(cb_rand(cb_dims(6), CB_F64));
+    for (int budget = 25; budget <= 100; budget += 25) {
+        char text[8];
+        snprintf(text, sizeof text, "%d", budget);
+        cb_set_option("memory_budget", text);
+        cb_function *all = cb_compile(below_the_greatest_of_all, VM);
+        for (int rows = 3; rows > 0; rows--) expect_no_other_ties(all, rows);
+        cb_function_free(all);
+    }
     cb_function *alike = cb_compile(times_the_greatest);
     for (int call = 0; call < 4; call++)
         expect_as_eager(alike, times_the_greatest, cb_randn(cb_dims(32 + 4 * call, 4)));
@@ -400,10 +443,19 @@ static void by_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(as_eager),           TEST(sizes_and_numbers),    TEST(written_inputs),
-        TEST(several_results),    TEST(one_behind_the_other), TEST(outlives_the_function),
-        TEST(writes_are_noticed), TEST(no_second_order),      TEST(none_where_none_is_wanted),
-        TEST(less_memory),        TEST(greatest_elements),    TEST(by_threads),
+        TEST(as_eager),
+        TEST(sizes_and_numbers),
+        TEST(written_inputs),
+        TEST(several_results),
+        TEST(turned_gradients),
+        TEST(one_behind_the_other),
+        TEST(outlives_the_function),
+        TEST(writes_are_noticed),
+        TEST(no_second_order),
+        TEST(none_where_none_is_wanted),
+        TEST(less_memory),
+        TEST(greatest_elements),
+        TEST(by_threads),
     };
     return cmocka_run_group_tests_name("joint", tests, NULL, NULL);
 }

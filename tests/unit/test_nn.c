@@ -339,7 +339,8 @@ static void mistakes_are_named(void **state) {
     assert_null(cb_module_child(block, "linear."));
     expect_error("no child");
     assert_null(cb_module_get(block, "linear.wight"));
-    expect_error("no parameter or buffer 'linear.wight' (linear is a Linear); did you mean 'weight'?");
+    expect_error(
+        "no parameter or buffer 'linear.wight' (linear is a Linear); did you mean 'weight'?");
     assert_null(cb_module_get(block, "lienar.weight"));
     expect_error("did you mean 'linear'?");
     assert_null(cb_module_add(block, "a.b", block));
