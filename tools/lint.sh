@@ -41,7 +41,7 @@ format() {
 # clang does not know the flags that are gcc's alone.
 tidy() {
     mkdir -p "$build/tidy"
-    sed 's/ -mmem[a-z]*-strategy=[^ "]*//g; s/ -fno-predictive-commoning//g' "$build/compile_commands.json" >"$build/tidy/compile_commands.json"
+    sed 's/ -mmem[a-z]*-strategy=[^ "]*//g; s/ -fno-predictive-commoning//g; s/ --param=vect[a-z-]*=0//g' "$build/compile_commands.json" >"$build/tidy/compile_commands.json"
     tidy_files | xargs -P 2 -n 6 clang-tidy -p "$build/tidy" --quiet
 }
 cpp() {
