@@ -22,17 +22,11 @@ typedef struct Kept {
 
 /* ---- what calls share ------------------------------------------------------------------------ */
 
-static const TraceOp *find_op(const Trace *trace, int value) {
-    for (int i = length(trace->op) - 1; i >= 0; i--)
-        if (!trace->op[i].back && trace->op[i].result == value) return &trace->op[i];
-    return NULL;
-}
-
 static void list_roots(Backward *backward, const Entry *entry, const int *root) {
     backward->roots = length(root);
     backward->root = arena_new_array(backward->arena, BackwardRoot, length(root) + 1);
     for (int i = 0; i < length(root); i++) {
-        const TraceOp *op = find_op(entry->trace, root[i]);
+        const TraceOp *op = trace_maker(entry->trace, root[i]);
         Site site = op ? op->site : (Site){0};
         site.path = NULL; /* which is the trace's */
         backward->root[i] = (BackwardRoot){root[i], op ? op->op : OP_backward, site,
@@ -314,14 +308,6 @@ static bool is_as_it_was(const Kept *kept, int i) {
     return false;
 }
 
-static Tensor *zeros_like(const Meta *meta) {
-    Attrs attrs = attrs_default(OP_full);
-    attr_set_dims(&attrs, ATTR_full_sizes, size_list(meta->rank, meta->size));
-    attr_set_number(&attrs, ATTR_full_value, cb_operand_int(0));
-    attrs.word[ATTR_full_dtype] = meta->dtype;
-    return eager_apply(OP_full, NULL, 0, &attrs);
-}
-
 static bool list_read(const Kept *kept, Tensor *const *given, Number *number, Tensor **input) {
     const Backward *backward = kept->backward;
     for (int i = 0; i < length(backward->read); i++) {
@@ -329,8 +315,9 @@ static bool list_read(const Kept *kept, Tensor *const *given, Number *number, Te
         if (!is_as_it_was(kept, i)) return false;
         input[i] = kept->x[i];
         if (read->kind == READS_GIVEN)
-            input[i] = given[read->number] ? given[read->number]
-                                           : zeros_like(&backward->root[read->number].meta);
+            input[i] = given[read->number]
+                           ? given[read->number]
+                           : eager_full(&backward->root[read->number].meta, cb_operand_int(0));
         else if (!input[i])
             input[i] = number_wrap(&number[i], &kept->number[i]);
         if (!input[i]) return false;

@@ -4,7 +4,7 @@
  * It runs in a frame with a scope of its own, so what it computes on the way dies with the call,
  * compiled or not; its results move to the caller's scope. When it throws, or jumps out, what it
  * did before stays done, as it would be without a tracer, and the thread is as it was. */
-#include "capture/functional.h"
+#include "capture/joint.h"
 #include "capture/segment.h"
 
 #include "base/clock.h"

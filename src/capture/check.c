@@ -8,7 +8,7 @@
  * value in (the oracle rounds to none), relative to the largest magnitude of the output, but not to
  * less than 1: what cancels out of numbers around 1 leaves as much. So small outputs are judged
  * less. */
-#include "capture/functional.h"
+#include "capture/joint.h"
 
 #include "base/memory.h"
 #include "tensor/random.h"

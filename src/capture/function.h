@@ -188,13 +188,6 @@ bool entry_values_apart(const Entry *entry, Tensor *const *value, char *out, siz
  * come into graph_output. False with an error: nothing has happened. */
 bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
                Tensor **graph_output);
-/* joint.c: the same, and where something leads back from the results, what that takes is kept: a
- * history, until they have theirs. random: the state that the run drew from. */
-bool entry_run_kept(const Entry *entry, Tensor *const *value, const int64_t *argument,
-                    Tensor **graph_output, RandomState *random, History **kept);
-/* value: by number, the tensors that have become the results, or NULL. kept may be NULL. */
-void entry_hand_histories(const Entry *entry, History *kept, Tensor *const *value);
-int entry_results(const Entry *entry); /* graph outputs that are no saved values */
 /* A part of it: who computes the graph, with inputs as the graph has them. */
 bool entry_compute(const Entry *entry, Tensor *const *input, Tensor **output);
 const char *entry_backend(const Entry *entry); /* the name of who made its code; NULL: Carbide */
@@ -527,14 +520,6 @@ bool leaves_take(const Entry *entry, Tensor *const *value, LeafResult *result, v
 /* Something with a history that nobody has gone back over lives, among the results (output NULL: a
  * value is asked for) or elsewhere: why says what, DETAIL_BYTES. */
 bool call_keeps_history(const Call *call, Tensor *const *output, int count, char *why);
-/* joint.c: the function has returned such results, or kept them: what leads back from them becomes
- * part of the recording. False: it cannot, or is not to; call->outside is then what was to blame,
- * or NO_VALUE. */
-bool joint_record(Call *call);
-bool joint_wanted(const Function *function);
-/* What the entry's results lead back to is, in this call, something that nobody can go back over
- * yet. */
-bool joint_is_promised(const Entry *entry, Tensor *const *value);
 
 /* values.c */
 void call_unbind_from(Call *call, int first); /* tensors from outside, from this number on */

@@ -131,13 +131,6 @@ bool call_follows_history(Call *call, int v) {
     return call_break(call, REASON_gradients, what);
 }
 
-/* The op that gave the value, or NULL. */
-static const TraceOp *find_op(const Trace *trace, int value) {
-    for (int i = length(trace->op) - 1; i >= 0; i--)
-        if (!trace->op[i].back && trace->op[i].result == value) return &trace->op[i];
-    return NULL;
-}
-
 static bool has_history(const Call *call, const Tensor *x) {
     int v = x ? call_traced(call, x) : NO_VALUE;
     return call->grad && v >= call->input_count && trace_has_history(call->trace, v, call->at);
@@ -148,7 +141,7 @@ bool call_keeps_history(const Call *call, Tensor *const *output, int count, char
     while (k < count && !has_history(call, output[k])) k++;
     while (v >= call->input_count && !has_history(call, call->value[v])) v--;
     if (v < call->input_count) return false;
-    const TraceOp *op = find_op(call->trace, k < count ? call_traced(call, output[k]) : v);
+    const TraceOp *op = trace_maker(call->trace, k < count ? call_traced(call, output[k]) : v);
     char line[64] = "?", name[32] = "the result of";
     if (op) site_format(op->site, line, sizeof line);
     if (k < count) snprintf(name, sizeof name, "result %d, of", k);
@@ -164,7 +157,7 @@ bool call_keeps_history(const Call *call, Tensor *const *output, int count, char
 
 bool call_writes_result(Call *call, int target) {
     const Trace *trace = call->recording->trace;
-    const TraceOp *op = find_op(trace, trace->value[target].root);
+    const TraceOp *op = trace_maker(trace, trace->value[target].root);
     char line[64] = "", what[400];
     if (op) site_format(op->site, line, sizeof line);
     snprintf(what, sizeof what,

@@ -65,4 +65,20 @@ int backward_root(const Backward *backward, int value); /* which it is, or -1 */
 History *backward_history(History *kept, int root); /* which the caller owns */
 void backward_drop(History *kept);                  /* with the histories that nobody has taken */
 
+/* joint.c, around a recording. The function has returned results with a history, or kept them: what
+ * leads back from them becomes part of the recording. False: it cannot, or is not to; call->outside
+ * is then what was to blame, or NO_VALUE. */
+bool joint_record(Call *call);
+bool joint_wanted(const Function *function);
+/* What the entry's results lead back to is, in this call, something that nobody can go back over
+ * yet. */
+bool joint_is_promised(const Entry *entry, Tensor *const *value);
+/* entry_run, and where something leads back from the results, what that takes is kept: a history,
+ * until they have theirs. random: the state that the run drew from. */
+bool entry_run_kept(const Entry *entry, Tensor *const *value, const int64_t *argument,
+                    Tensor **graph_output, RandomState *random, History **kept);
+/* value: by number, the tensors that have become the results, or NULL. kept may be NULL. */
+void entry_hand_histories(const Entry *entry, History *kept, Tensor *const *value);
+int entry_results(const Entry *entry); /* graph outputs that are no saved values */
+
 #endif

@@ -3,7 +3,7 @@
  * In: op calls of the user's function. Out: shells for their results, and call->recording.
  * Memory that runs out here ends the recording, not the program: what was traced so far is run
  * eagerly and so is the rest (call_break). */
-#include "capture/functional.h"
+#include "capture/joint.h"
 
 #include "base/memory.h"
 #include "eager/tape.h"

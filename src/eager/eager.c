@@ -323,6 +323,14 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
     return result;
 }
 
+Tensor *eager_full(const Meta *meta, cb_operand number) {
+    Attrs attrs = attrs_default(OP_full);
+    attr_set_dims(&attrs, ATTR_full_sizes, size_list(meta->rank, meta->size));
+    attr_set_number(&attrs, ATTR_full_value, number);
+    attrs.word[ATTR_full_dtype] = meta->dtype;
+    return eager_apply(OP_full, NULL, 0, &attrs);
+}
+
 Tensor *eager_clone(Tensor *x) {
     cb_operand operand = cb_operand_tensor(x);
     return eager_apply(OP_clone, &operand, 1, &attrs_none);

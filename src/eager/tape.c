@@ -489,11 +489,7 @@ static Tensor *seed(const GoingBack *back) {
     if (!y->history && !tape_refuses_untracked(back->what)) return NULL;
     if (!tape_fits(back->what, &meta, given ? &own : NULL)) return NULL;
     if (given) return back->graph ? tensor_double(given) : tensor_alias(given);
-    Attrs attrs = attrs_default(OP_full);
-    attr_set_dims(&attrs, ATTR_full_sizes, size_list(y->rank, y->size));
-    attr_set_number(&attrs, ATTR_full_value, cb_operand_int(1));
-    attrs.word[ATTR_full_dtype] = y->dtype;
-    return eager_apply(OP_full, NULL, 0, &attrs);
+    return eager_full(&meta, cb_operand_int(1));
 }
 
 static bool go_back(const GoingBack *back, Tensor **out) {

@@ -31,11 +31,7 @@ static int position_of(const Replay *replay, int64_t n) {
 }
 
 static Tensor *number_tensor(const cb_operand *number, cb_dtype dtype) {
-    Attrs attrs = attrs_default(OP_full);
-    attr_set_dims(&attrs, ATTR_full_sizes, (cb_dim_list){0, {0}});
-    attr_set_number(&attrs, ATTR_full_value, *number);
-    attrs.word[ATTR_full_dtype] = dtype;
-    return eager_apply(OP_full, NULL, 0, &attrs);
+    return eager_full(&(Meta){.dtype = dtype}, *number);
 }
 
 static Tensor *input_of(const Replay *replay, const Node *node) {

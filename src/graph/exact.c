@@ -12,7 +12,7 @@
 #include "graph/node.h"
 #include "graph/rewrite.h"
 
-static const Node *below_views(const Node *node) {
+const Node *node_below_views(const Node *node) {
     while (op_info(node->op)->kind == KIND_VIEW) node = node->input[0];
     return node;
 }
@@ -21,17 +21,23 @@ static bool compares(Op op) {
     return op == OP_eq || op == OP_ne || op == OP_lt || op == OP_le || op == OP_gt || op == OP_ge;
 }
 
+const Node *node_own_extreme(const Node *comparison, int k) {
+    if (!compares(comparison->op)) return NULL;
+    const Node *chosen = node_below_views(comparison->input[k]);
+    if (op_info(chosen->op)->kind != KIND_REDUCE || !reduce_chooses(chosen->op)) return NULL;
+    const Node *of = node_below_views(chosen->input[0]);
+    bool own = of == node_below_views(comparison->input[1 - k]);
+    return own && dtype_is_float(of->dtype) ? chosen : NULL;
+}
+
 /* By id: what has to have the same bits wherever it is computed. */
 static bool *find_exact(const Graph *graph, Node *const *order, bool *any) {
     bool *exact = arena_new_array(graph->arena, bool, length(graph->node) + 1);
     for (int i = 0; i < length(order); i++) {
         const Node *node = order[i];
-        for (int k = 0; k < 2 && compares(node->op); k++) {
-            const Node *chosen = below_views(node->input[k]);
-            if (op_info(chosen->op)->kind != KIND_REDUCE || !reduce_chooses(chosen->op)) continue;
-            const Node *of = below_views(chosen->input[0]);
-            if (of != below_views(node->input[1 - k]) || !dtype_is_float(of->dtype)) continue;
-            exact[of->id] = *any = true;
+        for (int k = 0; k < 2; k++) {
+            const Node *extreme = node_own_extreme(node, k);
+            if (extreme) exact[node_below_views(extreme->input[0])->id] = *any = true;
         }
     }
     for (int i = length(order) - 1; i >= 0; i--) {

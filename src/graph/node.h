@@ -22,6 +22,11 @@ Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int
 Node *node_lookup(const Graph *graph, const Node *node);
 bool node_has_sizes(const Node *node, int rank, const int64_t *size);
 bool node_same_meta(const Node *a, const Node *b);
+/* What stands below the views that the node is of. */
+const Node *node_below_views(const Node *node);
+/* The greatest or least elements that input k of a comparison is, of what the other input is: no
+ * element is equal to them where that has other bits (exact.c). NULL: it is something else. */
+const Node *node_own_extreme(const Node *comparison, int k);
 /* needed, by id: what these nodes are computed from, too. */
 void graph_need_inputs(const Graph *graph, bool *needed);
 /* The node in another graph, where its inputs are what `now` says by their id. */

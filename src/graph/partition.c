@@ -127,22 +127,14 @@ static void mark_stored(Partition *p) {
     }
 }
 
-static const Node *below_views(const Node *node) {
-    while (op_info(node->op)->kind == KIND_VIEW) node = node->input[0];
-    return node;
-}
-
 static void mark_exact(Partition *p) {
-    for (int i = 0; i < length(p->order); i++) {
-        const Node *node = p->order[i];
-        for (int k = 0; k < node->input_count && node->op == OP_eq && !p->late[node->id]; k++) {
-            const Node *chosen = below_views(node->input[k]);
-            bool chooses = op_info(chosen->op)->kind == KIND_REDUCE && reduce_chooses(chosen->op);
-            if (!chooses) continue;
-            p->exact[chosen->id] = true;
-            p->exact[below_views(chosen->input[0])->id] = true;
+    for (int i = 0; i < length(p->order); i++)
+        for (int k = 0; k < 2; k++) {
+            const Node *node = p->order[i], *extreme = node_own_extreme(node, k);
+            if (!extreme || p->late[node->id]) continue;
+            p->exact[extreme->id] = true;
+            p->exact[node_below_views(extreme->input[0])->id] = true;
         }
-    }
 }
 
 /* Operations of an op that takes long, by its operands' sizes. */

@@ -198,6 +198,12 @@ int trace_back_results(const TraceBack *back) {
     return count;
 }
 
+const TraceOp *trace_maker(const Trace *trace, int value) {
+    for (int i = length(trace->op) - 1; i >= 0; i--)
+        if (!trace->op[i].back && trace->op[i].result == value) return &trace->op[i];
+    return NULL;
+}
+
 bool trace_is_gradient(const Trace *trace, int v) {
     for (int i = 0; i < length(trace->leaf); i++)
         if (trace->leaf[i].before == v) return true;

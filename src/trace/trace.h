@@ -208,6 +208,8 @@ bool trace_resembles(const Trace *a, const Trace *b);
 /* True when they are besides of the same ranks and float attributes, and not of the same sizes, or
  * called with other integers: the shift of a roll. */
 bool trace_resized(const Trace *a, const Trace *b);
+/* The op that gave the value, which is no gradient, or NULL. */
+const TraceOp *trace_maker(const Trace *trace, int value);
 /* Values that exist after the first count ops. */
 int trace_values_after(const Trace *trace, int count);
 /* The next op goes back from root, over those that it was computed from. Escapes through the

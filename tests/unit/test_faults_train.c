@@ -44,6 +44,25 @@ static void second_order(void) {
     if (loss && cb_grad(loss, NULL, &a, 1, &product) == CB_OK) take(product);
 }
 
+static cb_tensor *compiled_weight;
+static cb_tensor *forward(cb_tensor *x) {
+    return cb_dropout(cb_softmax(cb_matmul(x, compiled_weight), 1), 0.5, true);
+}
+
+/* A forward pass that is compiled alone, gone back from outside, twice. */
+static void joint(void) {
+    cb_manual_seed(5);
+    compiled_weight = leaf(4, 4);
+    cb_function *fast = compiled_weight ? cb_compile(forward, "backend=vm") : NULL;
+    for (int i = 0; fast && i < 2; i++) {
+        cb_tensor *y = cb_call(fast, ramp(3, 4));
+        if (!y || cb_backward(cb_sum(cb_mul(y, y)), NULL) != CB_OK) break;
+        take(y);
+        take(cb_tensor_grad(compiled_weight));
+    }
+    cb_function_free(fast);
+}
+
 static bool net_new(Net *net, const char *name, const char *arguments) {
     *net = (Net){{leaf(4, 4), leaf(4, 2)}, cb_optimizer_new(name, arguments)};
     return net->optimizer && net->weight[0] && net->weight[1] &&
@@ -157,6 +176,8 @@ int main(void) {
         SCENARIO(tape),
         SCENARIO(second_order),
         FEW_TENSORS(second_order),
+        SCENARIO(joint),
+        FEW_TENSORS(joint),
         SCENARIO(sgd),
         SCENARIO(rising_sgd),
         SCENARIO(adam),

@@ -24,7 +24,7 @@
  * of one, which would take it longer than the loop.
  *
  * Loops are cut before costly ops alone, and never between a product and the sum that takes it in
- * with one rounding: results are those of one loop, bit for bit. */
+ * with one rounding: without calls, results are those of one loop, bit for bit. */
 #include "base/round.h"
 #include "codegen/c/kernel.h"
 
