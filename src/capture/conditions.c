@@ -68,7 +68,7 @@ static TraceObject graph_object(const cb_graph *graph) {
 }
 
 static void meet_object(Tracer *tracer, TraceObject met) {
-    Call *call = call_of(tracer);
+    Call *call = call_interrupted(tracer);
     if (call->refused) return;
     Trace *trace = call->recording->trace;
     if (arena_guard(trace->arena)) {
@@ -191,7 +191,7 @@ static bool seed_changes(Call *call) {
 
 /* Ops behind it are of another segment. */
 bool call_changes_ambient(Tracer *tracer, const char *what, AmbientChange change) {
-    Call *call = call_of(tracer);
+    Call *call = call_interrupted(tracer);
     if (call->function->options.fullgraph) return call_break(call, REASON_ambient_changed, what);
     if (change == CHANGES_DRAWS) return seed_changes(call);
     if (call->mode == CALL_RECORDS && !call->at)
@@ -232,7 +232,7 @@ static void note_answer(Call *call, TraceAnswer told) {
 
 /* Results lie as the graph says, with the strides that they have in the trace. */
 void call_meets_layout(Tracer *tracer, Tensor *x, Tensor *y) {
-    Call *call = call_of(tracer);
+    Call *call = call_interrupted(tracer);
     if (call->mode != CALL_RECORDS || call->refused) return;
     int v = value_asked_of(call, x), other = y ? value_asked_of(call, y) : v;
     if (v == NO_VALUE || other == NO_VALUE) return;

@@ -13,12 +13,12 @@
 #include "base/tomb.h"
 #include "base/worker.h"
 #include "capture/capture.h"
-#include "trace/trace.h"
 #include "device/device.h"
 #include "eager/tape.h"
 #include "tensor/frame.h"
 #include "tensor/random.h"
 #include "tensor/thread.h"
+#include "trace/trace.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -124,7 +124,7 @@ struct Entry {
     _Atomic(Entry *) next;
     uint64_t key[FIND_WAYS];
     _Atomic(Entry *) same[FIND_WAYS]; /* the next one of its chain */
-    _Atomic(Entry *) then;  /* what followed last, where the trace goes on: a guess */
+    _Atomic(Entry *) then;            /* what followed last, where the trace goes on: a guess */
     _Atomic(Entry *) wider; /* takes its place: the same, but more values cross, or more numbers
                              * are arguments */
     bool resumes;           /* it begins after an event, not with the function */
@@ -203,7 +203,7 @@ int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 /* later.c: the C code of a new entry is there, or is made in the background. */
 void entry_compile_later(Entry *entry);
 bool entry_has_code(const Entry *entry, bool *compiled); /* compiled: none of other sizes did */
-double entry_compile_ms(const Entry *entry); /* with the compiler's in the background */
+double entry_compile_ms(const Entry *entry);             /* with the compiler's in the background */
 void entry_drop_job(Entry *entry);                       /* before it is freed */
 
 /* sizes.c: which sizes of an entry, over these values, others have. Escapes through the trace's
@@ -413,6 +413,8 @@ struct Call {
     Entry *entry;       /* replaying */
     const Trace *trace; /* the entry's, or the recording's */
     int at;             /* ops done */
+    const TraceLine *next; /* that an op is compared with first (line.c); no_line where more than
+                            * the trace decides, and behind whatever may change that */
     Recording *recording;
     bool failed;           /* an op failed: the trace is not all that happened */
     unsigned errors;       /* error_count as it began */
@@ -446,6 +448,14 @@ struct Call {
 static inline Call *call_of(Tracer *tracer) {
     return (Call *)(void *)((char *)tracer - offsetof(Call, tracer));
 }
+extern const TraceLine no_line;
+/* For what the tracer is told besides ops: the next op is looked up anew. */
+static inline Call *call_interrupted(Tracer *tracer) {
+    Call *call = call_of(tracer);
+    call->next = &no_line;
+    return call;
+}
+void call_expect_next(Call *call); /* the op of its trace that it has come to */
 static inline bool call_owns_input(const Call *call, int i) {
     return call->own_inputs && call->own_input[i / 64] >> i % 64 & 1;
 }

@@ -170,7 +170,7 @@ bool call_writes_result(Call *call, int target) {
 /* ---- going back ------------------------------------------------------------------------------ */
 
 bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
-    Call *call = call_of(tracer);
+    Call *call = call_interrupted(tracer);
     call_meet(call, back->y);
     call_meet(call, back->given);
     for (int k = 0; k < back->count; k++) call_meet(call, back->wrt[k]);
@@ -188,7 +188,7 @@ bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
 /* ---- fullgraph: without the function -------------------------------------------------------- */
 
 void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how) {
-    Call *call = call_of(tracer);
+    Call *call = call_interrupted(tracer);
     if (call->mode != CALL_RECORDS || call->refused) return;
     int v = record_value(call, x); /* also where it is a leaf that was met by another name */
     if (v < 0) {
@@ -202,7 +202,9 @@ void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how) {
 }
 
 /* What was recorded has a leaf there, what follows none: no graph, and no guard, has both. */
-bool call_loses_leaf(Tracer *tracer) { return call_break(call_of(tracer), REASON_leaf_ended, ""); }
+bool call_loses_leaf(Tracer *tracer) {
+    return call_break(call_interrupted(tracer), REASON_leaf_ended, "");
+}
 
 bool call_ends_leaves(const Call *call) {
     Trace *trace = call->recording->trace;

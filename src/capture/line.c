@@ -9,6 +9,8 @@
  * A line that differs says nothing: the op of the trace is asked then (replay.c). */
 #include "capture/function.h"
 
+#include <stdlib.h>
+
 uint64_t trace_traits(const TraceValue *value, int number) {
     Tensor x = {.dtype = value->meta.dtype, .rank = value->meta.rank, .number = number};
     x.device = value->meta.device;
@@ -50,9 +52,24 @@ void trace_make_lines(Trace *trace) {
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
+const TraceLine no_line = {.what = LINE_IS_OTHER};
+
+/* Where pointers have gone out, each op is asked whether it meets what they lead to. */
+void call_expect_next(Call *call) {
+    call->next = call->exposed.count ? &no_line : &call->trace->line[call->at];
+}
+
+/* What is left of segments decides nothing: none of it is among the values of this one. */
+static bool only_matches(const Call *call) {
+    return call->mode == CALL_REPLAYS && !call->refused && !call->exposed.count &&
+           !call->tracer.disabled && !call->stale && call->next == &call->trace->line[call->at];
+}
+
 /* The line that the call stands at, when it is of this op. */
 static inline const TraceLine *find_line(const Call *call, int op, int input_count) {
-    const TraceLine *line = &call->trace->line[call->at];
+    const TraceLine *line = call->next;
+    if (POISONS && line != &no_line && !only_matches(call))
+        abort(); /* somebody changed what decides, and did not say so */
     return LIKELY(line->what == line_key(op, input_count, call_is_quiet(call))) ? line : NULL;
 }
 
@@ -76,10 +93,15 @@ static inline bool are_operands(const Call *call, const TraceLine *line, const c
 
 static inline int result_of(const TraceLine *line) { return (int)(line->traits >> 32); }
 
+static inline void step_on(Call *call, const TraceLine *line) {
+    call->next = line + 1;
+    call->at++;
+}
+
 /* Apart, so that no register is saved for it by those that have their seats. */
 static __attribute__((noinline)) Tensor *take_new(Call *call, const TraceLine *line) {
     Tensor *x = call_shell(call, result_of(line));
-    if (x) call->at++;
+    if (x) step_on(call, line);
     return x;
 }
 
@@ -93,22 +115,13 @@ static inline Tensor *take_line(Call *call, const TraceLine *line) {
     if (line->root != NO_VALUE) x->offset = line->offset + call->value[line->root]->offset;
     call->value[v] = x;
     call->tracer.alive++;
-    call->at++;
+    step_on(call, line);
     return x;
-}
-
-/* Nothing but the trace decides what an op is. What is left of segments does not: none of it is
- * among the values of this one. */
-static_assert(!CALL_REPLAYS && !REASON_NONE, "nothing of it is 0");
-static inline bool only_matches(const Call *call) {
-    int other = (int)call->mode | (int)call->refused;
-    other |= call->exposed.count | call->tracer.disabled | call->stale;
-    return LIKELY(!other);
 }
 
 Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_count,
                         const Attrs *attrs) {
-    const TraceLine *line = only_matches(call) ? find_line(call, op, input_count) : NULL;
+    const TraceLine *line = find_line(call, op, input_count);
     if (!line || !are_operands(call, line, input, input_count, attrs, false)) return NULL;
     return take_line(call, line);
 }
@@ -124,8 +137,7 @@ static inline bool is_inside(void) {
 cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_count,
                         const Attrs *attrs) {
     Call *call = call_of(tracer);
-    const TraceLine *line =
-        is_inside() && only_matches(call) ? find_line(call, op, input_count) : NULL;
+    const TraceLine *line = is_inside() ? find_line(call, op, input_count) : NULL;
     if (!line || !are_operands(call, line, input, input_count, attrs, true))
         return apply_unexpected(op, input, input_count, attrs);
     return tensor_out(take_line(call, line));
@@ -133,7 +145,7 @@ cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_coun
 
 cb_tensor *call_expects_two(cb_operand a, cb_operand b, Op op, Tracer *tracer) {
     Call *call = call_of(tracer);
-    const TraceLine *line = is_inside() && only_matches(call) ? find_line(call, op, 2) : NULL;
+    const TraceLine *line = is_inside() ? find_line(call, op, 2) : NULL;
     if (!line || !is_operand(call, line, 0, a, true) || !is_operand(call, line, 1, b, true))
         return apply_two_unexpected(a, b, op);
     return tensor_out(take_line(call, line));

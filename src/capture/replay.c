@@ -86,13 +86,18 @@ static bool find_ending(Call *call, bool (*ends)(const Call *call)) {
     return false;
 }
 
+static Tensor *matched(Call *call) {
+    call_expect_next(call);
+    return call_shell(call, call->trace->op[call->at - 1].result);
+}
+
 /* The op is not the next one of the trace. */
 static __attribute__((noinline, cold)) Tensor *
 leave_trace(Call *call, Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     bool cut = is_cut_here(call); /* mostly: of hundreds of lengths, each is cut here */
     if (cut ? match_by_op(call, op, input, input_count, attrs)
             : match_any(call, op, input, input_count, attrs))
-        return call_shell(call, call->trace->op[call->at - 1].result);
+        return matched(call);
     if (cut || find_ending(call, is_cut_here))
         return apply_behind(call, op, input, input_count, attrs);
     if (!record_departure(call, op, input, input_count, attrs))
@@ -102,6 +107,7 @@ leave_trace(Call *call, Op op, const cb_operand *input, int input_count, const A
 
 static __attribute__((noinline)) Tensor *apply_any(Call *call, Op op, const cb_operand *input,
                                                    int input_count, const Attrs *attrs) {
+    call->next = &no_line;
     for (int i = 0; call->left && i < input_count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR) call_meet(call, input[i].tensor);
     if (call->stale && !call->tracer.disabled && !segment_renew(call))
@@ -112,7 +118,7 @@ static __attribute__((noinline)) Tensor *apply_any(Call *call, Op op, const cb_o
     if (call->mode != CALL_REPLAYS) return record_next(call, op, input, input_count, attrs);
     if (!match_here(call, op, input, input_count, attrs))
         return leave_trace(call, op, input, input_count, attrs);
-    return call_shell(call, call->trace->op[call->at - 1].result);
+    return matched(call);
 }
 
 /* Most ops of a replay meet what is expected; the others begin anew. */
@@ -124,7 +130,7 @@ static Tensor *trace_apply(Tracer *tracer, Op op, const cb_operand *input, int i
 }
 
 static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *value) {
-    Call *call = call_of(tracer);
+    Call *call = call_interrupted(tracer);
     call_meet(call, target);
     if (value->kind == CB_OPERAND_TENSOR) call_meet(call, value->tensor);
     if (call->stale && !tracer->disabled && !segment_renew(call))
@@ -135,8 +141,10 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
         return expose_assign(call, target, value);
     if (call->mode == CALL_REPLAYS) {
         if (match_here(call, OP_assign, input, 2, NULL) ||
-            match_any(call, OP_assign, input, 2, NULL))
+            match_any(call, OP_assign, input, 2, NULL)) {
+            call_expect_next(call);
             return target;
+        }
         if (!record_departure(call, OP_assign, input, 2, NULL))
             return call->failed ? NULL : apply_assign(target, value);
     }
@@ -162,7 +170,7 @@ static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
                                  [ACCESS_WRITE] = REASON_value_requested,
                                  [ACCESS_POINTER] = REASON_pointer_given,
                                  [ACCESS_CHANGE] = REASON_pointer_write};
-    Call *call = call_of(tracer);
+    Call *call = call_interrupted(tracer);
     if (call->function->options.fullgraph) return call_break(call, why[access], "");
     call_meet(call, x);
     if (access == ACCESS_WRITE) segment_before_writes(call, x);
@@ -175,7 +183,7 @@ static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
 }
 
 static bool trace_pause(Tracer *tracer) {
-    Call *call = call_of(tracer);
+    Call *call = call_interrupted(tracer);
     if (call->function->options.fullgraph) return call_break(call, REASON_disabled, "");
     if (call->mode == CALL_RECORDS && !call->at)
         function_note(call->function, REASON_disabled, site_current(), "%s", "");
@@ -216,6 +224,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->entry = entry;
     call->trace = entry ? entry->trace : NULL;
     call->at = 0;
+    call->next = &no_line;
     call->recording = NULL;
     call->failed = call->lost = false;
     call->failure = NULL;
@@ -235,7 +244,9 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     if (!call_reserve(call, input_count) || (entry && !call_sit(call))) return false;
     for (int i = 0; i < input_count; i++) call->value[i] = input[i];
     module_mode_forget();
-    return entry || record_from(call, NULL, 0);
+    if (!entry) return record_from(call, NULL, 0);
+    call_expect_next(call);
+    return true;
 }
 
 /* False: the replayed trace does not return this there, or (recording) memory ran out. */

@@ -97,8 +97,10 @@ static __attribute__((noinline, cold)) void lose_input(Call *call, const Tensor 
 void call_loses_tensor(Tracer *tracer, Tensor *x) {
     Call *call = call_of(tracer);
     if (x->trace == call->left_serial) {
+        call->next = &no_line;
         segment_lost(call, x);
     } else if (x->storage) {
+        call->next = &no_line;
         lose_input(call, x);
     } else if (x->trace == tracer->serial) {
         call->value[x->number] = NULL;

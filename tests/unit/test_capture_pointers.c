@@ -215,6 +215,31 @@ static void test_freed_before_a_value(void **state) {
     cb_scope_close();
 }
 
+static bool by_pointer;
+static cb_tensor *asks_either_way(cb_tensor *x) {
+    cb_tensor *u = cb_add(x, 1.0);
+    float *p = by_pointer ? cb_data(u) : NULL;
+    if (!p) cb_item(cb_select(cb_select(u, 0, 0), 0, 0));
+    cb_tensor *y = cb_mul(table, 2.0), *z = cb_mul(u, 2.0), *w = cb_mul(u, 3.0);
+    if (p) p[0] = 5;
+    return cb_add(cb_add(y, z), w);
+}
+
+/* What was recorded behind a value is no trace of what follows a pointer. */
+static void test_either_way(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(asks_either_way, VM);
+    table = ramp(2, 4);
+    for (int call = 0; call < 6; call++) {
+        by_pointer = call % 2;
+        cb_tensor *expected = asks_either_way(ramp(2, 4));
+        expect_equal(cb_call(fast, ramp(2, 4)), expected);
+    }
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 static cb_tensor *takes_or_leaves(cb_tensor *x) { return cb_data(x) ? x : NULL; }
 
 /* ---- a pointer that is kept through the call ------------------------------------------------- */
@@ -458,10 +483,11 @@ static void test_consumed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many_pointers), cmocka_unit_test(test_freed_before_a_value),
-        cmocka_unit_test(test_pointers),      cmocka_unit_test(test_fullgraph),
-        cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_many),          cmocka_unit_test(test_touched),
-        cmocka_unit_test(test_asked_inside),  cmocka_unit_test(test_consumed),
+        cmocka_unit_test(test_either_way),    cmocka_unit_test(test_pointers),
+        cmocka_unit_test(test_fullgraph),     cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_reads),         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_touched),       cmocka_unit_test(test_asked_inside),
+        cmocka_unit_test(test_consumed),
     };
     return run_counted(tests);
 }
