@@ -107,8 +107,10 @@ static const char *parse(Option option, const char *text, int64_t *number) {
     char *end;
     *number = strtoll(text, &end, 10);
     bool below = *infos[option].value == '-'; /* the default is -1: no limit */
-    bool fits = end != text && !*end && *number >= -below && *number <= INT32_MAX;
-    if (fits) return NULL;
+    bool percent = !strcmp(type, "percent");
+    bool fits = end != text && !*end && *number >= -below;
+    if (fits && *number <= (percent ? 100 : INT32_MAX)) return NULL;
+    if (percent) return "an integer from 0 to 100";
     return below ? "an integer from -1 to 2147483647" : "an integer from 0 to 2147483647";
 }
 

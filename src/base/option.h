@@ -15,8 +15,9 @@ typedef enum Option {
 
 typedef struct OptionInfo {
     const char *name;
-    const char *type; /* "int", "bool", "text"; the words to choose from: "auto|base|v3"; any
-                       * letters of "letters(abc)"; any of "names(one other)", comma-separated */
+    const char *type; /* "int", "percent", "bool", "text"; the words to choose from: "auto|base|v3";
+                       * any letters of "letters(abc)"; any of "names(one other)",
+                       * comma-separated */
     const char *value /* default */, *help;
 } OptionInfo;
 

@@ -180,7 +180,8 @@ static void print_source(const char *source, const Kernel *kernel, Buffer *out) 
 void entry_print_miss(const Entry *entry, Buffer *out) {
     ExecutableInfo info = executable_info(entry->executable);
     char directory[CACHE_PATH], description[CACHE_TEXT];
-    if (!info.files || info.from_disk || info.reason != REASON_NONE || info.pending_ms >= 0) return;
+    if (!info.files || info.origin != CODE_COMPILED) return;
+    if (info.reason != REASON_NONE || info.pending_ms >= 0) return;
     if (!option_int(OPTION_cache) || cache_directory(directory) != REASON_NONE) return;
     if (!code_describe(info.source, info.file_bytes[0], description, sizeof description)) return;
     Buffer lines = buffer_new(out->arena);

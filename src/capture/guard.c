@@ -51,9 +51,10 @@ void guard_print(const Guard *guard, Buffer *out) {
     put_sizes(out, guard->rank, guard->size);
     if (!device_is_host(guard->device)) putf(out, " on %s", devices[guard->device]->name);
     if (guard->history == HISTORY_OF_LEAF) put(out, " requiring a gradient");
-    if (guard->history == HISTORY_FOREIGN) put(out, " with a history");
+    bool foreign = guard->history == HISTORY_FOREIGN;
+    if (foreign) put(out, " with a history");
     if (guard->contiguous) return;
-    put(out, " strides ");
+    put(out, foreign ? " and strides " : " strides ");
     put_sizes(out, guard->rank, guard->stride);
 }
 

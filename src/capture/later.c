@@ -40,12 +40,15 @@ static void note_engine(Function *function, Entry *entry) {
     bool compiled;
     entry_has_code(entry, &compiled);
     if (compiled) atomic_store(&entry->counts, true);
-    atomic_fetch_add(&function->compiled, compiled);
-    if (entry->code) return;
+    if (entry->code) {
+        atomic_fetch_add(&function->compiled, compiled);
+        return;
+    }
     ExecutableInfo info = executable_info(entry->executable);
-    atomic_fetch_add(&function->loaded, compiled && info.from_disk);
+    atomic_fetch_add(&function->compiled, compiled && info.origin != CODE_IN_PROCESS);
+    atomic_fetch_add(&function->loaded, compiled && info.origin == CODE_FROM_DISK);
     notice_compiler(info.reason);
-    if (info.from_disk)
+    if (info.origin == CODE_FROM_DISK)
         atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));
     if (info.cache != REASON_NONE) function_note(function, info.cache, (Site){0}, "%s", "");
     if (info.refusal.reason != REASON_NONE)

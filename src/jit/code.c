@@ -251,8 +251,8 @@ static bool load_from_disk(Attempt *a, const char *key, const char *description)
         close(file);
     }
     if (found == CACHE_DAMAGED) a->result.cache = REASON_cache_damaged;
-    a->result.from_disk = a->result.code != NULL;
-    return a->result.from_disk;
+    if (a->result.code) a->result.origin = CODE_FROM_DISK;
+    return a->result.code;
 }
 
 /* ---- one attempt for all ------------------------------------------------------------------ */
@@ -299,6 +299,7 @@ static bool begin_attempt(Attempt *a) {
         other = a->result.code ? NULL : find_attempt(a->key);
         mine = !a->result.code && !other;
     } while (other && wait_for_other(a, other));
+    if (a->result.code) a->result.origin = CODE_IN_PROCESS;
     if (mine) {
         a->process = process_number();
         a->next = attempts;

@@ -11,13 +11,14 @@
 #include <stddef.h>
 
 typedef struct Code Code; /* one loaded shared object, reference-counted; dlclose'd with the last */
+typedef enum CodeOrigin { CODE_COMPILED, CODE_FROM_DISK, CODE_IN_PROCESS } CodeOrigin;
 typedef struct CodeResult {
     Code *code; /* NULL: reason and message say why */
     Reason reason;
     char *message; /* the compiler's own words, heap text, or NULL */
     Reason cache;  /* why the disk cache was not used, or replaced an entry; REASON_NONE: all
                        * well */
-    bool from_disk;
+    CodeOrigin origin; /* in the process: it had the same code */
     double milliseconds;
 } CodeResult;
 /* source: a whole C file (codegen/c/c.h) with the named functions; an object that lacks one is not

@@ -357,7 +357,7 @@ void generate(const Plan *plan, PlanSizes sizes, Arena *arena, Stop *stop, Gener
     make_files(&kernels);
     File *file = kernels.file;
     out->files = length(file);
-    out->from_disk = out->files > 0;
+    out->origin = out->files ? CODE_IN_PROCESS : CODE_COMPILED;
     out->file_bytes = arena_new_array(arena, size_t, out->files + 1);
     for (int i = 0; i < out->files; i++) out->file_bytes[i] = file[i].source.length;
     out->source = arena_text(arena, join_sources(kernels.arena, file));
@@ -367,7 +367,7 @@ void generate(const Plan *plan, PlanSizes sizes, Arena *arena, Stop *stop, Gener
     bool ok =
         compile_all(file, stop); /* from here on nothing escapes: what is loaded is in out->code */
     for (int i = 0; i < length(file); i++) {
-        out->from_disk &= file[i].result.from_disk;
+        if (file[i].result.origin < out->origin) out->origin = file[i].result.origin;
         if (out->cache == REASON_NONE) out->cache = file[i].result.cache;
         if (file[i].result.code) out->code[out->code_count++] = file[i].result.code;
     }

@@ -20,7 +20,7 @@ typedef struct Generated {
     char *message;                 /* the compiler's own words, heap text to free, or NULL */
     Reason reason;                 /* REASON_NONE, or why nothing was loaded */
     Reason cache;                  /* why the disk cache did not serve, or REASON_NONE */
-    bool from_disk;                /* every file */
+    CodeOrigin origin;             /* of the file that took most: compiled, where one was */
     double source_ms, compiler_ms; /* of writing it; of compiling and loading */
 } Generated;
 

@@ -125,7 +125,10 @@ const char *report_engine(const Executable *executable) {
     if (info.pending_ms >= 0) return "vector VM, while C is compiled in the background";
     if (!info.source || info.reason != REASON_NONE) return "vector VM";
     if (!info.files) return "C, compiled for other sizes";
-    return info.from_disk ? "C, from the disk cache" : "C, compiled now";
+    static const char *const origin[] = {[CODE_COMPILED] = "C, compiled now",
+                                         [CODE_FROM_DISK] = "C, from the disk cache",
+                                         [CODE_IN_PROCESS] = "C, which the process had"};
+    return origin[info.origin];
 }
 
 static void put_packed(const Executable *executable, Buffer *out) {

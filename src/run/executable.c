@@ -414,7 +414,7 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .functions = generated->functions,
                             .files = generated->files,
                             .file_bytes = generated->file_bytes,
-                            .from_disk = generated->from_disk,
+                            .origin = generated->origin,
                             .pending_ms = pends ? clock_ms() - executable->pends_since : -1,
                             .source_ms = generated->source_ms,
                             .compiler_ms = generated->compiler_ms,

@@ -28,7 +28,7 @@ typedef struct ExecutableInfo {
     int functions;       /* for kernels that may be many more */
     int files;           /* that the compiler made, or that came from disk */
     const size_t *file_bytes; /* by file: of the source, one behind the other */
-    bool from_disk;
+    CodeOrigin origin;
     double pending_ms; /* since when the VM runs in place of code to come; < 0: it does not */
     double source_ms, compiler_ms;
     const Work *work;      /* by step: who computes it */

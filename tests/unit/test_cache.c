@@ -24,7 +24,8 @@ static void test_second_load_comes_from_disk(void **state) {
     struct stat info;
     CodeResult first = load_adder(1), same = load_adder(1);
     assert_ptr_equal(first.code, same.code); /* one object per process */
-    assert_false(first.from_disk);
+    assert_int_equal(same.origin, CODE_IN_PROCESS);
+    assert_int_equal(first.origin, CODE_COMPILED);
     assert_int_equal(first.cache, REASON_NONE);
     code_release(same.code);
     assert_adds(first, 1);
@@ -32,7 +33,7 @@ static void test_second_load_comes_from_disk(void **state) {
     assert_int_equal(stat(cache, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0700);
     CodeResult warm = load_adder(1);
-    assert_true(warm.from_disk);
+    assert_int_equal(warm.origin, CODE_FROM_DISK);
     print_message("cold %.1f ms, warm %.2f ms\n", first.milliseconds, warm.milliseconds);
     assert_adds(warm, 1);
     Code *code = load_adder(1).code;
@@ -49,11 +50,11 @@ static void entry_path(char path[CACHE_PATH]) {
 /* After each damage: compiled anew, replaced, and found again. */
 static void assert_replaced(int number) {
     CodeResult again = load_adder(number);
-    assert_false(again.from_disk);
+    assert_int_equal(again.origin, CODE_COMPILED);
     assert_int_equal(again.cache, REASON_cache_damaged);
     assert_adds(again, number);
     CodeResult warm = load_adder(number);
-    assert_true(warm.from_disk);
+    assert_int_equal(warm.origin, CODE_FROM_DISK);
     assert_adds(warm, number);
 }
 
@@ -136,7 +137,7 @@ static void test_unsafe_directories(void **state) {
     chmod(cache, 0777);
     CodeResult open_to_all = load_adder(5);
     assert_int_equal(open_to_all.cache, REASON_cache_unsafe);
-    assert_false(open_to_all.from_disk);
+    assert_int_equal(open_to_all.origin, CODE_COMPILED);
     assert_adds(open_to_all, 5);
     chmod(cache, 0700);
     if (geteuid() == 0) {
@@ -149,7 +150,7 @@ static void test_unsafe_directories(void **state) {
         print_message("not root: no directory of another user was tried\n");
     }
     CodeResult warm = load_adder(5);
-    assert_true(warm.from_disk);
+    assert_int_equal(warm.origin, CODE_FROM_DISK);
     assert_adds(warm, 5);
 }
 
@@ -202,8 +203,10 @@ static void test_full_disk(void **state) {
                        !mount("none", cache, "tmpfs", 0, "size=4k,mode=0700");
         if (!mounted) _exit(NO_MOUNTS);
         CodeResult result = load_adder(7);
-        leave_child(result.code && !result.from_disk && result.cache == REASON_cache_unusable ? 0
-                                                                                              : 1);
+        leave_child(result.code && result.origin == CODE_COMPILED &&
+                            result.cache == REASON_cache_unusable
+                        ? 0
+                        : 1);
     }
     int status;
     waitpid(child, &status, 0);
@@ -440,7 +443,7 @@ static void test_compilers_have_keys_of_their_own(void **state) {
     assert_adds(load_adder(65), 65);
     use_script("wrapper", "exec cc \"$@\"");
     CodeResult other = load_adder(65);
-    assert_false(other.from_disk);
+    assert_int_equal(other.origin, CODE_COMPILED);
     assert_adds(other, 65);
     assert_int_equal(entries(NULL), 2);
 }

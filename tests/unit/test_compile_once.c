@@ -139,13 +139,13 @@ static void test_killed_at_any_moment(void **state) {
         waitpid(child, NULL, 0);
         CodeResult result = load_adder((int)(random / 65536 % ADDERS));
         assert_int_equal(result.cache, REASON_NONE);
-        warm += result.from_disk;
+        warm += result.origin == CODE_FROM_DISK;
         assert_adds(result, (int)(random / 65536 % ADDERS));
     }
     for (int i = 0; i < 2 * ADDERS; i++) {
         CodeResult result = load_adder(i % ADDERS);
         assert_int_equal(result.cache, REASON_NONE);
-        assert_true(i < ADDERS || result.from_disk);
+        assert_int_equal(i < ADDERS || result.origin, CODE_FROM_DISK);
         assert_adds(result, i % ADDERS);
     }
     print_message("%d of %d came from the disk\n", warm, KILLS);

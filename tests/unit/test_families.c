@@ -55,6 +55,20 @@ static void a_layer_has_its_own_numbers(void **state) {
     cb_function_free(fast);
 }
 
+/* Another function of the same ops runs what the process has, and says so. */
+static void kernels_of_another_function(void **state) {
+    (void)state;
+    cb_function *one = cb_compile_n(layers, NULL, ""), *other = cb_compile_n(layers, NULL, "");
+    call_layers(one, 10, 0);
+    call_layers(other, 10, 0);
+    assert_int_equal(cb_stats(one).compiled, 1);
+    assert_int_equal(cb_stats(other).compiled, 0);
+    assert_int_equal(counted(other, "engine: C, which the process had"), 1);
+    assert_int_equal(counted(other, "compiled now"), 0);
+    cb_function_free(one);
+    cb_function_free(other);
+}
+
 /* Layers of one width are one function, for the first sizes and for all of them. */
 static void layers_of_one_width_are_one(void **state) {
     (void)state;
@@ -150,6 +164,8 @@ static void choices_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(kernels_of_another_function, open_scope,
+                                        close_scope_without_error),
         cmocka_unit_test_setup_teardown(a_layer_has_its_own_numbers, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(layers_of_one_width_are_one, open_scope,

@@ -167,7 +167,7 @@ static int load_from_a_disk_that_does_not_execute(void) {
     if (!adds(fresh, 102) || fresh.cache != REASON_NONE) return 1;
     code_release(fresh.code);
     CodeResult stored = load_adder(102);
-    return adds(stored, 102) && stored.from_disk ? 0 : 2;
+    return adds(stored, 102) && stored.origin == CODE_FROM_DISK ? 0 : 2;
 }
 
 static int load_without_proc(void) {
@@ -176,7 +176,7 @@ static int load_without_proc(void) {
     if (!adds(fresh, 103)) return 1;
     code_release(fresh.code);
     CodeResult stored = load_adder(103);
-    return adds(stored, 103) && stored.from_disk ? 0 : 2;
+    return adds(stored, 103) && stored.origin == CODE_FROM_DISK ? 0 : 2;
 }
 
 /* The cache and the folder of temporary files are full: there are others. */
@@ -184,7 +184,10 @@ static int compile_beside_a_full_disk(void) {
     if (!mount_own(cache, 0, "size=4k,mode=0700")) return NO_MOUNTS;
     setenv("TMPDIR", cache, 1);
     CodeResult result = load_adder(104);
-    return adds(result, 104) && result.cache == REASON_cache_unusable && !result.from_disk ? 0 : 1;
+    return adds(result, 104) && result.cache == REASON_cache_unusable &&
+                   result.origin == CODE_COMPILED
+               ? 0
+               : 1;
 }
 
 static void test_file_systems(void **state) {
@@ -287,7 +290,7 @@ static int compile_with_no_mask(void) {
     CodeResult result = load_adder(107);
     if (!adds(result, 107) || result.cache != REASON_NONE) return 1;
     code_release(result.code);
-    return load_adder(107).from_disk ? 0 : 2;
+    return load_adder(107).origin == CODE_FROM_DISK ? 0 : 2;
 }
 
 static void test_no_mask(void **state) {
@@ -302,7 +305,7 @@ static void test_each_object_is_its_own(void **state) {
     for (int again = 0; again < 2; again++) { /* compiled, then from the disk */
         for (int i = 0; i < 12; i++) {
             CodeResult result = load_adder(110 + i);
-            assert_int_equal(result.from_disk, again);
+            assert_int_equal(result.origin == CODE_FROM_DISK, again);
             assert_true(adds(result, 110 + i));
             code[i] = result.code;
         }

@@ -93,6 +93,11 @@ static void options_are_set_and_checked(void **state) {
     assert_int_equal(cb_set_option("threads", "99999999999999999999"), CB_ERR_OPTION);
     assert_int_equal(cb_set_option("threads", "-3"), CB_ERR_OPTION);
     assert_int_equal(cb_set_option("recompile_limit", "2147483648"), CB_ERR_OPTION);
+    cb_clear_error();
+    assert_int_equal(cb_set_option("memory_budget", "101"), CB_ERR_OPTION);
+    assert_string_equal(error_text(),
+                        "option memory_budget: expected an integer from 0 to 100, got '101'");
+    assert_int_equal(cb_set_option("memory_budget", "-1"), CB_ERR_OPTION);
     assert_int_equal(cb_set_option("storage_limit_mb", "2147483647"), CB_OK);
     assert_int_equal(cb_set_option("storage_limit_mb", "4096"), CB_OK);
     assert_int_equal(cb_set_option("passes", "-2"), CB_ERR_OPTION);

@@ -344,7 +344,7 @@ static void test_killed_before_each_call(void **state) {
         for (int i = 0; i < 2; i++) {
             CodeResult result = load_adder(NUMBER);
             assert_int_equal(result.cache, REASON_NONE);
-            assert_true(i == 0 || result.from_disk);
+            assert_int_equal(i == 0 || result.origin, CODE_FROM_DISK);
             assert_adds(result, NUMBER);
         }
         age_work(); /* or the next one would look at one folder more */
