@@ -50,7 +50,8 @@ void guess_try(Guess *guess, const char *known) {
 }
 
 const char *guess_word(const Guess *guess) {
-    return guess->distance <= guess->length / 3 + 1 ? guess->best : NULL;
+    int most = guess->length < 5 ? 1 : (guess->length + 1) / 3; /* bmm is not sum */
+    return guess->distance <= most ? guess->best : NULL;
 }
 
 const char *guess_text(const Guess *guess, char text[GUESS_BYTES]) {
