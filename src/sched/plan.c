@@ -132,7 +132,7 @@ static Step write_step(Schedule *s, const Node *node) {
     const WrittenParts *written = s->written[node->id];
     Step step = {.kind = STEP_WRITE, .kernel = -1, .out = node_value(s, written->base)};
     if (written->base->op == OP_input) {
-        StepPart all = {step.out, region_whole(node, NULL)};
+        StepPart all = {step.out, region_whole(written->base, NULL)};
         step.out = node_value(s, node);
         push(s->plan->arena, step.part, all);
     }
