@@ -13,7 +13,10 @@
 #include "sched/memory.h"
 #include "base/round.h"
 
-enum { ALIGNMENT = 64 };
+enum {
+    ALIGNMENT = 64,
+    SAME_SETS = 4096 /* so far apart, places share few lines of L1 */
+};
 
 typedef struct Life {
     int first, last; /* steps; first > last: never touched */
@@ -33,9 +36,12 @@ typedef struct Planner {
     int64_t top;                  /* bytes of the block so far */
 } Planner;
 
+/* A kernel that writes many values of whole pages finds room for all of them in L1: the next one
+ * begins a line further on. */
 static int64_t bytes_of(const PlanValue *value) {
     int64_t bytes = value->numel * (int64_t)cb_dtype_size(value->dtype);
-    return round_up(bytes, ALIGNMENT);
+    bytes = round_up(bytes, ALIGNMENT);
+    return bytes > 0 && bytes % SAME_SETS == 0 ? bytes + ALIGNMENT : bytes;
 }
 
 /* ---- lifetimes ---- */

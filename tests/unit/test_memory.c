@@ -124,7 +124,24 @@ static void the_smallest_hole_that_fits_is_taken(void **state) {
     expect_sound(&plan);
     assert_int_equal(plan.value[c].offset, plan.value[small].offset);
     assert_int_equal(plan.value[d].offset, plan.value[large].offset);
-    assert_int_equal(plan.arena_bytes, 4 * (64 + 16 + 1024 + 16));
+    assert_int_equal(plan.arena_bytes, 4 * (64 + 16 + 1024 + 16) + 64);
+    arena_free(plan.arena);
+}
+
+/* A kernel that writes many rows of a page each would wait for the few lines of L1 that they
+ * share. */
+static void pages_are_not_in_step(void **state) {
+    (void)state;
+    Plan plan = new_plan();
+    int value[8];
+    for (int i = 0; i < 8; i++)
+        new_step(&plan, -1, -1, value[i] = new_value(&plan, VALUE_TEMPORARY, 1024));
+    for (int i = 0; i < 8; i++) new_step(&plan, value[i], -1, new_value(&plan, VALUE_OUTPUT, 1024));
+    plan_memory(&plan);
+    expect_sound(&plan);
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < i; j++)
+            assert_true((plan.value[i].offset - plan.value[j].offset) % 4096);
     arena_free(plan.arena);
 }
 
@@ -228,6 +245,7 @@ int main(void) {
         cmocka_unit_test(inputs_and_outputs_take_nothing),
         cmocka_unit_test(freed_neighbours_become_one_hole),
         cmocka_unit_test(the_smallest_hole_that_fits_is_taken),
+        cmocka_unit_test(pages_are_not_in_step),
         cmocka_unit_test(the_last_hole_grows),
         cmocka_unit_test(a_mutation_lives_to_the_end),
         cmocka_unit_test(products_and_their_epilogues_count),

@@ -86,7 +86,7 @@ static void parts_are_written(void **state) {
         int most; /* times the bytes of x that a call moves, rounded up */
     } cases[] = {{crosses, 4},   {crosses_then_sums, 5}, {squares, 6},          {product, 7},
                  {reads_old, 9}, {reads_between, 10},    {writes_a_source, 11}, {stamps, 3},
-                 {diagonal, 6}, {diagonal_of_input, 6}};
+                 {diagonal, 6},  {diagonal_of_input, 6}};
     for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; k++) {
         cb_function *fast = cb_compile(cases[k / 2].function, k % 2 ? VM : "");
         for (int call = 0; call < 4; call++) {
