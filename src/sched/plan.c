@@ -127,11 +127,11 @@ static Step custom_step(Schedule *s, const Node *node) {
     return step;
 }
 
-/* In place, or in a copy of an input. */
+/* In place, or in a copy. */
 static Step write_step(Schedule *s, const Node *node) {
     const WrittenParts *written = s->written[node->id];
     Step step = {.kind = STEP_WRITE, .kernel = -1, .out = node_value(s, written->base)};
-    if (written->base->op == OP_input) {
+    if (written->copies) {
         StepPart all = {step.out, region_whole(written->base, NULL)};
         step.out = node_value(s, node);
         push(s->plan->arena, step.part, all);

@@ -302,7 +302,8 @@ static bool *find_read(const Schedule *s) {
     bool *read = arena_new_array(s->arena, bool, length(graph->node) + 1);
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
-        bool writes = s->scatters[node->id], views = graph_views(graph, node);
+        bool writes = s->scatters[node->id] || s->written[node->id];
+        bool views = graph_views(graph, node);
         for (int k = writes; k < node->input_count && !views; k++)
             if (node->input[k]) read[s->below[node->input[k]->id]->id] = true;
     }
@@ -334,7 +335,7 @@ void mark_real(Schedule *s) {
     mark_checks(s);
     for (int i = 0; i < length(graph->output); i++) make_real(s, output_base(graph->output[i]));
     find_regions(s);
-    find_written(s, users);
+    find_written(s);
     const bool *read = find_read(s);
     for (int i = 0; i < length(graph->mutation); i++)
         for (int k = 0; k < mutation_count(s, i); k++)

@@ -119,8 +119,7 @@ static bool is_scatter(const Graph *graph, const Node *node) {
            (node->op == OP_dynamic_slice_scatter && graph_shifts(graph, node));
 }
 
-/* Where the elements of a node lie in what stands below its views. NULL: no strides say so. */
-static const Node *find_below(const Graph *graph, const Node *node, Region *region) {
+const Node *region_below(const Graph *graph, const Node *node, Region *region) {
     const Node *view[MOST_VIEWS];
     int count = 0;
     for (; graph_views(graph, node); node = node->input[0]) {
@@ -144,9 +143,9 @@ static const Node *before_writes(const Node *scatter) {
 
 static bool is_over(const Graph *graph, const Node *inner, const Node *outer, const Node *before) {
     Region there, is;
-    const Node *below = find_below(graph, before, &there), *node = outer->input[1];
+    const Node *below = region_below(graph, before, &there), *node = outer->input[1];
     return below && narrow_to_part(outer, &there) && undo_views(&node, &there) && node == inner &&
-           find_below(graph, inner->input[0], &is) == below && same_region(&is, &there);
+           region_below(graph, inner->input[0], &is) == below && same_region(&is, &there);
 }
 
 /* Whether inner, which the outer scatter writes, is computed from what was there before. */
@@ -218,7 +217,66 @@ const Node *region_base(const Graph *graph, Arena *arena, const Node *value, con
     return same_region(&region, &whole) ? base : NULL;
 }
 
+/* ---- regions that meet --------------------------------------------------------------------- */
+
+/* Along the dim of the whole whose stride goes into that of the region's dim; false: it leaves
+ * that, as a diagonal does. */
+static bool box_along(const Region *region, int d, const Node *whole, const int64_t *stride,
+                      RegionBox *box) {
+    int64_t count = region->size[d], along = region->stride[d];
+    if (count == 1 || along == 0) return true;
+    for (int i = 0; i < box->rank; i++) {
+        if (along < stride[i] || along % stride[i]) continue;
+        int64_t last = box->high[i] + (count - 1) * (along / stride[i]);
+        bool single = box->low[i] == box->high[i] && last < whole->size[i];
+        box->step[i] = along / stride[i];
+        box->high[i] = last;
+        return single;
+    }
+    return false;
+}
+
+void region_box(const Region *region, const Node *whole, RegionBox *box) {
+    int64_t stride[CB_MAX_RANK], offset = region->offset;
+    bool says = region->shift_count == 0;
+    contiguous_strides(whole->rank, whole->size, stride);
+    *box = (RegionBox){.rank = whole->rank};
+    for (int i = 0; i < box->rank; i++) {
+        box->low[i] = box->high[i] = offset / stride[i];
+        offset %= stride[i];
+    }
+    for (int d = 0; d < region->rank && says; d++) says = box_along(region, d, whole, stride, box);
+    for (int i = 0; i < box->rank && !says; i++)
+        box->low[i] = 0, box->high[i] = whole->size[i] - 1, box->step[i] = 1;
+}
+
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+
+bool region_boxes_meet(const RegionBox *a, const RegionBox *b) {
+    for (int i = 0; i < a->rank; i++) {
+        int64_t divisor = greatest_divisor(a->step[i], b->step[i]);
+        if (a->high[i] < b->low[i] || b->high[i] < a->low[i]) return false;
+        if (divisor > 1 && (a->low[i] - b->low[i]) % divisor) return false;
+    }
+    return true;
+}
+
 /* ---- of a schedule ------------------------------------------------------------------------- */
+
+void mark_scatters(Schedule *s, const RegionWrite *write) {
+    s->scatters[write->scatter->id] = true;
+    for (const Node *node = write->scatter->input[1]; node != write->source;) {
+        bool scatters = is_scatter(s->graph, node);
+        s->scatters[node->id] |= scatters;
+        node = node->input[scatters];
+    }
+}
 
 void find_regions(Schedule *s) {
     const Graph *graph = s->graph;
@@ -230,8 +288,7 @@ void find_regions(Schedule *s) {
         int64_t stride[CB_MAX_RANK];
         buffer_strides(s, input, stride);
         s->write[i] = region_writes(graph, s->arena, input, stride, mutation->value);
-        for (int k = 0; k < length(s->write[i]); k++)
-            s->scatters[s->write[i][k].scatter->id] = true;
+        for (int k = 0; k < length(s->write[i]); k++) mark_scatters(s, &s->write[i][k]);
     }
 }
 

@@ -39,5 +39,17 @@ RegionWrite *region_writes(const Graph *graph, Arena *arena, const Node *input,
 const Node *region_base(const Graph *graph, Arena *arena, const Node *value, const bool *real,
                         RegionWrite **found);
 Region region_whole(const Node *node, const int64_t *stride); /* NULL: contiguous */
+/* Where the elements of a node lie in what stands below its views. NULL: no strides say so. */
+const Node *region_below(const Graph *graph, const Node *node, Region *region);
+
+/* The coordinates of a region's elements in the whole, along each of its dims. */
+typedef struct RegionBox {
+    int rank;
+    int64_t low[CB_MAX_RANK], high[CB_MAX_RANK], step[CB_MAX_RANK]; /* low .. high */
+} RegionBox;
+
+/* Of a region of a contiguous whole; where no box says it, and of shifted ones, it is all. */
+void region_box(const Region *region, const Node *whole, RegionBox *box);
+bool region_boxes_meet(const RegionBox *a, const RegionBox *b); /* false: no element is in both */
 
 #endif

@@ -75,8 +75,9 @@ typedef struct OperandStrides OperandStrides; /* real.c */
 
 /* A scatter whose parts are written to where its base is in memory. */
 typedef struct WrittenParts {
-    const Node *base;         /* nobody reads it behind that; or an input, which is copied first */
+    const Node *base;
     const RegionWrite *write; /* vec */
+    bool copies;              /* the base first; otherwise nobody reads that any more */
     const Node **before;      /* vec: what reads the base, to be computed before it */
 } WrittenParts;
 
@@ -113,10 +114,12 @@ const Node *output_base(const Node *output);
 /* What the input of mutation `number` takes, one after the other: values of parts of it, or the
  * whole one (region.c). */
 void find_regions(Schedule *schedule);
+/* Of the scatters that say what is written none is computed for that. */
+void mark_scatters(Schedule *schedule, const RegionWrite *write);
 int mutation_count(const Schedule *schedule, int number);
 const Node *mutation_value(const Schedule *schedule, int number, int part);
 /* Which scatters are made in place, of those that somebody needs whole (write.c). */
-void find_written(Schedule *schedule, const int *users);
+void find_written(Schedule *schedule);
 void mark_real(Schedule *schedule);
 /* How many operands of a node a task reads by strides: the first ones; 0: it is no task. */
 int strided_operands(const Node *node);

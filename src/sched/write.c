@@ -4,44 +4,93 @@
  *     y[3, 4] = 0; s = sum(y)         y1 = slice_scatter(y, ..), s = sum(y1)
  *
  * One kernel computes y, then its element is written where it lies, and sum reads that. Written so
- * are those scatters that somebody reads as a whole; those between them and what they are written
- * to, the base, are never in memory, as with inputs (region.c). An input is copied first. What
- * reads the base or one of those in between has to be something that the scatter needs: so it comes
- * before it, however groups are merged, and reads what was there before. */
+ * are those scatters that somebody reads as a whole, and those that would be asked by many who
+ * wrote an element; those between them and what they are written to, the base, are never in
+ * memory, as with inputs (region.c). What reads the base or one of those in between as it was comes
+ * before the write, or reads a part that no write touches. Where something else does, and of an
+ * input or a result, the base is copied first, if a kernel would ask too much. */
 #include "sched/schedule.h"
 
 enum {
     LEAST_BYTES = 1 << 12, /* of less all is computed sooner than a copy is called */
-    PART_LEAST = 4         /* so many times as large as what is written of it, at the least */
+    PART_LEAST = 4,        /* so many times as large as what is written of it, at the least */
+    MOST_ASKED = 8,        /* writes that a loop asks for each element, whether it is theirs */
+    MOST_FOLDED = 4,       /* the same of one that folds, or reads anywhere */
+    MOST_CUT = 32,         /* writes along one axis, at which a loop is cut into others */
+    LONG_CHAIN = 64,       /* of which parts are read: it is ended, by a copy if need be */
+    LONG_STEP = 1024       /* so is any */
 };
+
+/* What a base and all that is written to it in place lie in, one after the other. */
+typedef struct Memory {
+    const Node *first;   /* the base, whose shape boxes are told in */
+    const Node **beside; /* vec: views of what it held that no write has touched */
+} Memory;
 
 typedef struct WriteSearch {
     Schedule *s;
-    const int *users;   /* by node id */
-    bool *whole;        /* by node id: somebody reads it as that, below views */
-    bool *taken;        /* by node id: it is an output, or an input takes it */
-    int *mark, *depend; /* by node id: number of the last search in which the scatter needs it; in
-                         * which it needs the base itself */
-    int *reader;        /* by node id: nodes that read it among those */
-    int *source;        /* by node id: number of the last search in which it is written */
+    const Node ***reader; /* by node id: vec, each once */
+    bool *whole;          /* by node id: somebody reads it as that, below views */
+    bool *asked;          /* by node id: somebody reads a part of it */
+    bool *folded;         /* by node id: it is read where no loop is cut */
+    bool *leads;          /* by node id: it, or what is written behind it, is read as a whole */
+    bool *taken;          /* by node id: it is an output, or an input takes it */
+    int *depth;           /* by node id: writes since what is in memory */
+    int *seen;            /* by node id: number of the last search that came to it */
+    int *source;          /* by node id: number of the last search in which it is written */
+    Memory **memory;      /* by node id: that it lies in, of bases and what is written to them */
     int number;
 } WriteSearch;
 
-/* ---- which ---------------------------------------------------------------------------------- */
+/* ---- who reads ------------------------------------------------------------------------------- */
 
 static bool is_write(const Node *node) {
     return node->op == OP_slice_scatter || node->op == OP_dynamic_slice_scatter;
 }
 
-static void find_whole(const WriteSearch *f) {
-    Schedule *s = f->s;
+/* What a write is over, in whatever shape. */
+static const Node *written_over(const Node *write) {
+    const Node *node = write->input[0];
+    while (node->op == OP_reshape || node->op == OP_permute) node = node->input[0];
+    return node;
+}
+
+static void find_readers(const WriteSearch *f) {
+    const Schedule *s = f->s;
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
-        for (int k = is_write(node); k < node->input_count && !graph_views(s->graph, node); k++) {
-            const Node *read = node->input[k], *below = s->below[read->id];
-            if (is_write(node) && is_write(below)) continue; /* mostly to a part of that part */
-            f->whole[below->id] |= node_numel(read) * PART_LEAST > node_numel(below);
+        for (int k = 0; k < node->input_count; k++) {
+            if (!node->input[k]) continue;
+            const Node ***reader = &f->reader[node->input[k]->id];
+            if (length(*reader) && (*reader)[length(*reader) - 1] == node) continue;
+            push(s->arena, *reader, node);
         }
+    }
+}
+
+static void read_below(const WriteSearch *f, const Node *node, const Node *read) {
+    const Node *below = f->s->below[read->id];
+    if (is_write(node) && is_write(below)) return; /* mostly to a part of that part */
+    f->asked[below->id] |= node_numel(read) < node_numel(below);
+    f->whole[below->id] |= node_numel(read) * PART_LEAST > node_numel(below);
+}
+
+/* From the last to the first: what reads a node is known when that is. */
+static void find_reads(const WriteSearch *f) {
+    const Schedule *s = f->s;
+    for (int i = length(s->order); i-- > 0;) {
+        const Node *node = s->order[i];
+        bool folds = !lower_expands(node) || op_has_index(node->op) ||
+                     (f->folded[node->id] && !is_write(node));
+        bool views = graph_views(s->graph, node);
+        for (int k = 0; k < node->input_count; k++) {
+            if (!node->input[k]) continue;
+            f->folded[node->input[k]->id] |= folds;
+            if (!views && (k || !is_write(node))) read_below(f, node, node->input[k]);
+        }
+        if (!is_write(node)) continue;
+        f->leads[node->id] |= f->whole[node->id] || s->real[node->id];
+        f->leads[written_over(node)->id] |= f->leads[node->id];
     }
 }
 
@@ -54,6 +103,8 @@ static void find_taken(const WriteSearch *f) {
             f->taken[output_base(mutation_value(s, i, k))->id] = true;
 }
 
+/* ---- what a kernel does as well -------------------------------------------------------------- */
+
 /* Whole rows that nobody reads in between, of what a loop computes: it is cut at them. */
 static bool are_rows(const WriteSearch *f, const Node *base, const RegionWrite *write) {
     if (base->op != OP_input && (!lower_expands(base) || f->s->real[base->id])) return false;
@@ -65,7 +116,7 @@ static bool are_rows(const WriteSearch *f, const Node *base, const RegionWrite *
         for (int d = 0; d < region->rank; d++)
             if (region->size[d] > 1 && region->stride[d] != stride[d]) return false;
         if (node_numel(scatter->input[1]) != node_numel(write[k].source)) return false;
-        if (f->users[scatter->id] > 1) return false;
+        if (length(f->reader[scatter->id]) > 1) return false;
     }
     return true;
 }
@@ -73,100 +124,183 @@ static bool are_rows(const WriteSearch *f, const Node *base, const RegionWrite *
 static bool are_small(const Node *node, const RegionWrite *write) {
     int64_t elements = 0;
     for (int k = 0; k < length(write); k++) elements += node_numel(write[k].source);
-    return elements * PART_LEAST <= node_numel(node) && node_bytes(node) >= LEAST_BYTES;
+    return elements * PART_LEAST <= node_numel(node);
+}
+
+/* Each is a range of it, and all there is along the others. */
+static bool along_one_axis(const RegionWrite *write) {
+    int64_t first = 0;
+    for (int k = 0; k < length(write); k++) {
+        const Node *scatter = write[k].scatter;
+        if (scatter->op != OP_slice_scatter) return false;
+        if (node_numel(scatter->input[1]) != node_numel(write[k].source)) return false;
+        const int64_t *word = scatter->attrs->word;
+        int64_t axis = write[k].region.stride[word[ATTR_slice_scatter_dim]];
+        if (word[ATTR_slice_scatter_step] != 1 || (k && axis != first)) return false;
+        first = axis;
+    }
+    return true;
+}
+
+static bool are_many(const WriteSearch *f, const Node *node, const RegionWrite *write) {
+    int count = length(write);
+    if (f->folded[node->id]) return count > MOST_FOLDED;
+    return count > (along_one_axis(write) ? MOST_CUT : MOST_ASKED);
 }
 
 /* ---- who reads what was there before --------------------------------------------------------- */
 
-static void need(WriteSearch *f, const Node *node) {
-    if (f->mark[node->id] != f->number) f->reader[node->id] = 0;
-    f->mark[node->id] = f->number;
-    f->reader[node->id]++;
-}
-
-/* Marks what the scatter needs of all that comes behind its base. */
-static void mark_needed(WriteSearch *f, const Node *node, int first) {
-    const Schedule *s = f->s;
-    f->number++;
-    f->mark[node->id] = f->number;
-    for (int i = s->position[node->id]; i > first; i--) {
-        const Node *reader = s->order[i];
-        for (int k = 0; k < reader->input_count && f->mark[reader->id] == f->number; k++) {
-            bool again = !reader->input[k];
-            for (int j = 0; j < k; j++) again |= reader->input[j] == reader->input[k];
-            if (!again) need(f, reader->input[k]);
-        }
-    }
-}
+typedef struct Overwriting {
+    const Node *node;
+    WrittenParts *written;
+    Memory *memory;
+    const Node **depends; /* vec: of what was there, and expanded into others */
+    const Node **beside;  /* vec */
+    RegionBox *box;       /* vec: by write */
+} Overwriting;
 
 static bool is_alone(const WriteSearch *f, const Node *node) {
     return f->s->real[node->id] || f->taken[node->id] || f->source[node->id] == f->number ||
            !lower_expands(node);
 }
 
-/* Whether the scatter needs all that reads the base, down to what is computed by itself, which
- * comes before it. */
-static bool needs_readers(WriteSearch *f, const Node *node, WrittenParts *written) {
+/* A view of what the memory held, of which no write touches an element. */
+static bool lies_beside(const WriteSearch *f, const Overwriting *o, const Node *view) {
+    Region region;
+    RegionBox box;
+    const Node *below = region_below(f->s->graph, view, &region);
+    if (view == below || !below || f->memory[below->id] != o->memory) return false;
+    region_box(&region, o->memory->first, &box);
+    for (int k = 0; k < length(o->box); k++)
+        if (region_boxes_meet(&box, &o->box[k])) return false;
+    return true;
+}
+
+/* False: the node reads what is there no more, then or whenever those run that it expands into. */
+static bool see_reader(const WriteSearch *f, Overwriting *o, const Node *node) {
     const Schedule *s = f->s;
-    int first = s->position[written->base->id];
-    mark_needed(f, node, first);
-    for (int k = 0; k < length(written->write); k++)
-        f->source[output_base(written->write[k].source)->id] = f->number;
-    f->depend[written->base->id] = f->number;
-    for (int i = first; i < s->position[node->id]; i++) {
-        const Node *reader = s->order[i];
-        bool depends = reader == written->base;
-        if (f->mark[reader->id] != f->number) continue;
-        for (int k = 0; k < reader->input_count && !depends; k++)
-            depends = reader->input[k] && f->depend[reader->input[k]->id] == f->number;
-        if (!depends) continue;
-        if (i > first && is_alone(f, reader)) {
-            push(s->arena, written->before, reader);
-            continue;
-        }
-        f->depend[reader->id] = f->number;
-        if (f->reader[reader->id] != f->users[reader->id]) return false;
+    if (node == o->node || f->seen[node->id] == f->number) return true;
+    f->seen[node->id] = f->number;
+    if (lies_beside(f, o, node)) {
+        push(s->arena, o->beside, node);
+        return true;
     }
+    if (s->position[node->id] > s->position[o->node->id]) return false;
+    if (is_alone(f, node))
+        push(s->arena, o->written->before, node);
+    else
+        push(s->arena, o->depends, node);
+    return true;
+}
+
+static bool see_readers(const WriteSearch *f, Overwriting *o) {
+    for (int i = 0; i < length(o->memory->beside); i++)
+        if (!see_reader(f, o, o->memory->beside[i])) return false;
+    push(f->s->arena, o->depends, o->written->base);
+    for (int i = 0; i < length(o->depends); i++) {
+        const Node **reader = f->reader[o->depends[i]->id];
+        for (int k = 0; k < length(reader); k++)
+            if (!see_reader(f, o, reader[k])) return false;
+    }
+    return true;
+}
+
+/* Whether all that reads the base as it was, down to what is computed by itself, may come before
+ * the node: it does not need it then. */
+static bool may_overwrite(WriteSearch *f, const Node *node, WrittenParts *written) {
+    Arena *arena = f->s->arena;
+    const Node *base = written->base;
+    Overwriting o = {.node = node, .written = written, .memory = f->memory[base->id]};
+    if (base->op == OP_input || f->taken[base->id]) return false;
+    if (!o.memory) {
+        o.memory = f->memory[base->id] = arena_zalloc(arena, sizeof *o.memory);
+        o.memory->first = base;
+    }
+    f->number++;
+    for (int k = 0; k < length(written->write); k++) {
+        RegionBox box;
+        region_box(&written->write[k].region, o.memory->first, &box);
+        push(arena, o.box, box);
+        f->source[output_base(written->write[k].source)->id] = f->number;
+    }
+    if (!see_readers(f, &o)) return false;
+    f->memory[node->id] = o.memory;
+    o.memory->beside = o.beside;
     return true;
 }
 
 /* ---- the scatters ---------------------------------------------------------------------------- */
 
+static void write_to(WriteSearch *f, const Node *node, WrittenParts *written) {
+    Schedule *s = f->s;
+    s->written[node->id] = written;
+    s->real[node->id] = true;
+    s->real[written->base->id] |= written->base->op != OP_input;
+    f->depth[node->id] = 0;
+    for (int k = 0; k < length(written->write); k++) {
+        const RegionWrite *write = &written->write[k];
+        const Node *source = output_base(write->source);
+        s->real[source->id] |= source->op != OP_input;
+        mark_scatters(s, write);
+    }
+    s->scatters[node->id] = false;
+}
+
 static void write_in_place(WriteSearch *f, const Node *node) {
     Schedule *s = f->s;
+    int depth = f->depth[node->id];
+    bool whole = f->whole[node->id] || s->real[node->id];
+    int most = f->folded[node->id] ? MOST_FOLDED : MOST_ASKED;
+    int part = f->folded[node->id] ? 1 : MOST_ASKED;
+    bool asked = f->asked[node->id] && f->leads[node->id] && depth > part;
+    bool ends = f->leads[node->id] && depth >= (f->asked[node->id] ? LONG_CHAIN : LONG_STEP);
+    if (!whole && !asked && !ends) return;
+    if (!asked && depth <= most && node_bytes(node) < LEAST_BYTES) return;
     WrittenParts *written = arena_zalloc(s->arena, sizeof *written);
     RegionWrite *write = NULL;
     const Node *base = region_base(s->graph, s->arena, node, s->real, &write);
-    if (!base || !write || !are_small(node, write) || are_rows(f, base, write)) return;
+    bool input = base && base->op == OP_input;
+    bool told = base && write && (!input || graph_is_argument(s->graph, base));
+    f->depth[node->id] = told ? depth : 0; /* those behind it ask again after some more */
+    if (!told) return;
+    bool many = asked || ends || are_many(f, node, write);
+    if (!many && (!are_small(node, write) || are_rows(f, base, write))) return;
     written->base = base;
     written->write = write;
-    bool input = base->op == OP_input;
-    if (input ? !graph_is_argument(s->graph, base) : f->taken[base->id]) return;
-    if (!input && !needs_readers(f, node, written)) return;
-    s->written[node->id] = written;
-    s->real[node->id] = true;
-    if (!input) s->real[base->id] = true;
-    for (int k = 0; k < length(write); k++) {
-        const Node *source = output_base(write[k].source);
-        s->real[source->id] |= source->op != OP_input;
-        s->scatters[write[k].scatter->id] |= write[k].scatter != node;
-    }
+    written->copies = !may_overwrite(f, node, written);
+    if (written->copies) written->before = NULL;
+    if (!written->copies || input || (many && (whole || ends))) write_to(f, node, written);
 }
 
-void find_written(Schedule *s, const int *users) {
+static WriteSearch search_new(Schedule *s) {
     int count = length(s->graph->node) + 1;
-    WriteSearch f = {.s = s, .users = users};
-    f.whole = arena_new_array(s->arena, bool, count);
-    f.taken = arena_new_array(s->arena, bool, count);
-    f.mark = arena_new_array(s->arena, int, count);
-    f.depend = arena_new_array(s->arena, int, count);
-    f.reader = arena_new_array(s->arena, int, count);
-    f.source = arena_new_array(s->arena, int, count);
-    find_whole(&f);
+    return (WriteSearch){
+        .s = s,
+        .reader = arena_new_array(s->arena, const Node **, count),
+        .whole = arena_new_array(s->arena, bool, count),
+        .asked = arena_new_array(s->arena, bool, count),
+        .folded = arena_new_array(s->arena, bool, count),
+        .leads = arena_new_array(s->arena, bool, count),
+        .taken = arena_new_array(s->arena, bool, count),
+        .depth = arena_new_array(s->arena, int, count),
+        .seen = arena_new_array(s->arena, int, count),
+        .source = arena_new_array(s->arena, int, count),
+        .memory = arena_new_array(s->arena, Memory *, count),
+    };
+}
+
+void find_written(Schedule *s) {
+    bool any = false;
+    for (int i = 0; i < length(s->order); i++) any |= is_write(s->order[i]);
+    if (!any) return;
+    WriteSearch f = search_new(s);
+    find_readers(&f);
+    find_reads(&f);
     find_taken(&f);
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
-        bool whole = f.whole[node->id] || s->real[node->id];
-        if (is_write(node) && whole && !s->scatters[node->id]) write_in_place(&f, node);
+        if (!is_write(node) || s->scatters[node->id]) continue;
+        f.depth[node->id] = f.depth[written_over(node)->id] + 1;
+        write_in_place(&f, node);
     }
 }

@@ -79,14 +79,72 @@ static cb_tensor *diagonal_of_input(cb_tensor *x) {
     return cb_matmul(y, x);
 }
 
+/* Half of the columns, each from one that no write touches. */
+static cb_tensor *columns_from_others(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    for (int i = 0; i < SIDE; i += 2)
+        cb_assign(column(y, i), cb_mul(column(y, (i + 17) % SIDE), 0.5));
+    return cb_sum(y, 1);
+}
+
+/* All is read between two writes, and of what was there before what they leave alone. */
+static cb_tensor *columns_and_means(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0);
+    for (int i = 0; i < 6; i++) cb_add_(column(y, i), cb_mean(y));
+    return y;
+}
+
+/* Both are what one was, and each is written for itself. */
+static cb_tensor *two_of_one(cb_tensor *x) {
+    cb_tensor *y = cb_tanh(x), *z = cb_clone(y);
+    cb_fill_(column(y, 3), 1.0);
+    cb_assign(column(z, 5), cb_sum(y, 1));
+    return cb_sub(cb_matmul(y, x), cb_matmul(z, x));
+}
+
+/* Parts as they were, behind the writes to them. */
+static cb_tensor *reads_old_part(cb_tensor *x) {
+    cb_tensor *y = cb_tanh(x), *old = cb_clone(column(y, 3));
+    cb_fill_(column(y, 3), 1.0);
+    return cb_add(cb_matmul(y, x), old);
+}
+
+static cb_tensor *reads_older_part(cb_tensor *x) {
+    cb_tensor *y = cb_cumsum(x, 0), *old = cb_clone(column(y, 7));
+    cb_fill_(cb_select(cb_view(y, cb_dims(SIDE * SIDE)), 0, 5), 1.0);
+    cb_tensor *product = cb_matmul(y, x);
+    cb_fill_(column(y, 7), 2.0);
+    return cb_add(product, cb_add(cb_matmul(y, x), old));
+}
+
+/* More writes than a kernel is to ask for, to what is read behind them. */
+static cb_tensor *copies_what_is_read(cb_tensor *x) {
+    cb_tensor *y = cb_tanh(x), *z = cb_clone(y);
+    for (int i = 0; i < 12; i++) cb_fill_(row(column(z, 3 * i), 2 * i), i);
+    return cb_add(cb_matmul(z, x), cb_sum(y, 1));
+}
+
 static void parts_are_written(void **state) {
     (void)state;
     static const struct {
         cb_function_1 *function;
         int most; /* times the bytes of x that a call moves, rounded up */
-    } cases[] = {{crosses, 4},   {crosses_then_sums, 5}, {squares, 6},          {product, 7},
-                 {reads_old, 9}, {reads_between, 10},    {writes_a_source, 11}, {stamps, 3},
-                 {diagonal, 6},  {diagonal_of_input, 6}};
+    } cases[] = {{crosses, 4},
+                 {crosses_then_sums, 5},
+                 {squares, 6},
+                 {product, 7},
+                 {reads_old, 9},
+                 {reads_between, 10},
+                 {writes_a_source, 11},
+                 {stamps, 3},
+                 {diagonal, 6},
+                 {diagonal_of_input, 6},
+                 {columns_from_others, 6},
+                 {columns_and_means, 11},
+                 {two_of_one, 12},
+                 {reads_old_part, 9},
+                 {reads_older_part, 14},
+                 {copies_what_is_read, 9}};
     for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; k++) {
         cb_function *fast = cb_compile(cases[k / 2].function, k % 2 ? VM : "");
         for (int call = 0; call < 4; call++) {
@@ -96,6 +154,78 @@ static void parts_are_written(void **state) {
         }
         assert_int_equal(cb_stats(fast).eager_calls, 0);
         assert_true(cb_stats(fast).bytes <= cases[k / 2].most * SIDE * SIDE * 4);
+        cb_function_free(fast);
+    }
+}
+
+/* ---- beside kernels of one kind, and inputs -------------------------------------------------- */
+
+/* Each returns what would be wrong if a kernel waited for a later one of its kind behind a write:
+ * what is written to, what is written, and what reads what was there before. */
+static int waits_for_no_write(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user;
+    assert_int_equal(count, 2);
+    cb_tensor *y = cb_tanh(in[0]);
+    cb_fill_(row(y, 3), 1.0);
+    out[0] = cb_matmul(y, cb_tanh(in[1]));
+    cb_tensor *z = cb_matmul(in[0], in[1]);
+    cb_assign(row(z, 3), cb_exp(row(in[0], 0)));
+    out[1] = cb_exp(row(cb_matmul(z, in[1]), 0));
+    return 2;
+}
+
+static int reads_before_the_write(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user;
+    assert_int_equal(count, 2);
+    cb_tensor *y = cb_cumsum(in[0], 0);
+    out[0] = cb_tanh(cb_slice(y, 0, 0, 2));
+    cb_fill_(cb_slice(y, 0, 0, 2), 1.0);
+    out[1] = cb_matmul(y, cb_transpose(cb_tanh(cb_slice(in[1], 0, 0, 2)), 0, 1));
+    return 2;
+}
+
+/* An input takes what was there before the write. */
+static int gives_what_was_there(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user;
+    assert_int_equal(count, 2);
+    cb_tensor *y = cb_tanh(in[0]);
+    cb_assign(in[1], y);
+    cb_fill_(column(y, 3), 1.0);
+    out[0] = cb_exp(in[0]);
+    out[1] = cb_matmul(y, in[0]);
+    return 2;
+}
+
+/* Inputs lie as they like: what is copied, and what is written. */
+static int takes_inputs(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user;
+    assert_int_equal(count, 2);
+    cb_tensor *y = cb_clone(in[0]), *z = cb_cumsum(in[0], 1);
+    cb_assign(column(y, 2), column(in[0], 3));
+    cb_assign(cb_slice(z, 0, 1, 4), cb_slice(in[1], 0, 1, 4));
+    cb_assign(cb_slice(cb_slice(z, 0, 10, 14), 1, 3, 6),
+              cb_slice(cb_slice(in[1], 0, 0, 4), 1, 1, 4));
+    out[0] = cb_matmul(y, in[1]);
+    out[1] = cb_matmul(z, in[1]);
+    return 2;
+}
+
+static void writes_keep_their_order(void **state) {
+    (void)state;
+    cb_function_n *const functions[] = {waits_for_no_write, reads_before_the_write,
+                                        gives_what_was_there, takes_inputs};
+    for (size_t k = 0; k < 4 * sizeof functions / sizeof *functions; k++) {
+        cb_function *fast = cb_compile_n(functions[k / 4], NULL, k % 2 ? VM : "");
+        cb_tensor *x = cb_mul(cb_randn(cb_dims(SIDE, SIDE)), 0.2);
+        if (k & 2) x = cb_transpose(x, 0, 1);
+        cb_tensor *const given[] = {x, cb_mul(cb_randn(cb_dims(SIDE, SIDE)), 0.2)};
+        cb_tensor *const again[] = {x, cb_clone(given[1])};
+        cb_tensor *is[2], *expected[2];
+        assert_int_equal(cb_call_n(fast, given, 2, is, 2), 2);
+        assert_int_equal(functions[k / 4](again, 2, expected, NULL), 2);
+        for (int i = 0; i < 2; i++) expect_tensor(is[i], expected[i], 1e-4, 1e-4);
+        expect_tensor(given[1], again[1], 1e-6, 1e-6);
+        assert_int_equal(cb_stats(fast).eager_calls, 0);
         cb_function_free(fast);
     }
 }
@@ -121,6 +251,8 @@ static void eager_moves_parts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(parts_are_written, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(writes_keep_their_order, open_scope,
+                                        close_scope_without_error),
         cmocka_unit_test_setup_teardown(eager_moves_parts, open_scope, close_scope_without_error),
     };
     return run_counted(tests);
