@@ -1,5 +1,6 @@
 /* Scheduling, from a graph to groups of nodes that run as one step each. Internal to sched/.
  *
+ *   order.c   readers of a tensor before writes to parts of it
  *   real.c    which nodes get a value of their own (real); the others expand into their users
  *   write.c   which writes to parts of what is computed are made in place
  *   domain.c  the iteration space of a group: dimensions in row-major order, outer or inner
@@ -109,6 +110,10 @@ typedef struct Schedule {
     PlanOptions options;
 } Schedule;
 
+bool is_write(const Node *node); /* to a part of its first operand */
+const Node *written_over(const Node *write); /* what that is in whatever shape */
+/* The same nodes, with writes to parts behind what reads what was there, where that needs none. */
+Node **order_readers_first(const Graph *graph, Arena *arena, Node **order);
 /* The node whose buffer an output is: reshapes keep the flat order, so they share it. */
 const Node *output_base(const Node *output);
 /* What the input of mutation `number` takes, one after the other: values of parts of it, or the

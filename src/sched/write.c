@@ -21,10 +21,15 @@ enum {
     LONG_STEP = 1024       /* so is any */
 };
 
+typedef struct PartRead {
+    const Node *view;
+    RegionBox box;
+} PartRead;
+
 /* What a base and all that is written to it in place lie in, one after the other. */
 typedef struct Memory {
-    const Node *first;   /* the base, whose shape boxes are told in */
-    const Node **beside; /* vec: views of what it held that no write has touched */
+    const Node *first; /* the base, whose shape boxes are told in */
+    PartRead *beside;  /* vec: of what it held, to be read behind the next write, too */
 } Memory;
 
 typedef struct WriteSearch {
@@ -43,17 +48,6 @@ typedef struct WriteSearch {
 } WriteSearch;
 
 /* ---- who reads ------------------------------------------------------------------------------- */
-
-static bool is_write(const Node *node) {
-    return node->op == OP_slice_scatter || node->op == OP_dynamic_slice_scatter;
-}
-
-/* What a write is over, in whatever shape. */
-static const Node *written_over(const Node *write) {
-    const Node *node = write->input[0];
-    while (node->op == OP_reshape || node->op == OP_permute) node = node->input[0];
-    return node;
-}
 
 static void find_readers(const WriteSearch *f) {
     const Schedule *s = f->s;
@@ -155,7 +149,7 @@ typedef struct Overwriting {
     WrittenParts *written;
     Memory *memory;
     const Node **depends; /* vec: of what was there, and expanded into others */
-    const Node **beside;  /* vec */
+    PartRead *beside;     /* vec: of the base */
     RegionBox *box;       /* vec: by write */
 } Overwriting;
 
@@ -164,27 +158,24 @@ static bool is_alone(const WriteSearch *f, const Node *node) {
            !lower_expands(node);
 }
 
-/* A view of what the memory held, of which no write touches an element. */
-static bool lies_beside(const WriteSearch *f, const Overwriting *o, const Node *view) {
-    Region region;
-    RegionBox box;
-    const Node *below = region_below(f->s->graph, view, &region);
-    if (view == below || !below || f->memory[below->id] != o->memory) return false;
-    region_box(&region, o->memory->first, &box);
+static bool is_beside(const Overwriting *o, const PartRead *part) {
     for (int k = 0; k < length(o->box); k++)
-        if (region_boxes_meet(&box, &o->box[k])) return false;
+        if (region_boxes_meet(&part->box, &o->box[k])) return false;
+    return true;
+}
+
+/* A view of what the memory held. */
+static bool reads_part(const WriteSearch *f, const Overwriting *o, PartRead *part) {
+    Region region;
+    const Node *below = region_below(f->s->graph, part->view, &region);
+    if (part->view == below || !below || f->memory[below->id] != o->memory) return false;
+    region_box(&region, o->memory->first, &part->box);
     return true;
 }
 
 /* False: the node reads what is there no more, then or whenever those run that it expands into. */
-static bool see_reader(const WriteSearch *f, Overwriting *o, const Node *node) {
+static bool comes_before(const WriteSearch *f, Overwriting *o, const Node *node) {
     const Schedule *s = f->s;
-    if (node == o->node || f->seen[node->id] == f->number) return true;
-    f->seen[node->id] = f->number;
-    if (lies_beside(f, o, node)) {
-        push(s->arena, o->beside, node);
-        return true;
-    }
     if (s->position[node->id] > s->position[o->node->id]) return false;
     if (is_alone(f, node))
         push(s->arena, o->written->before, node);
@@ -193,9 +184,21 @@ static bool see_reader(const WriteSearch *f, Overwriting *o, const Node *node) {
     return true;
 }
 
+static bool see_reader(const WriteSearch *f, Overwriting *o, const Node *node) {
+    PartRead part = {.view = node};
+    if (node == o->node || f->seen[node->id] == f->number) return true;
+    f->seen[node->id] = f->number;
+    if (!reads_part(f, o, &part) || !is_beside(o, &part)) return comes_before(f, o, node);
+    push(f->s->arena, o->beside, part);
+    return true;
+}
+
 static bool see_readers(const WriteSearch *f, Overwriting *o) {
-    for (int i = 0; i < length(o->memory->beside); i++)
-        if (!see_reader(f, o, o->memory->beside[i])) return false;
+    for (int i = 0; i < length(o->memory->beside); i++) {
+        const PartRead *part = &o->memory->beside[i];
+        f->seen[part->view->id] = f->number;
+        if (!is_beside(o, part) && !comes_before(f, o, part->view)) return false;
+    }
     push(f->s->arena, o->depends, o->written->base);
     for (int i = 0; i < length(o->depends); i++) {
         const Node **reader = f->reader[o->depends[i]->id];
@@ -225,7 +228,7 @@ static bool may_overwrite(WriteSearch *f, const Node *node, WrittenParts *writte
     }
     if (!see_readers(f, &o)) return false;
     f->memory[node->id] = o.memory;
-    o.memory->beside = o.beside;
+    for (int i = 0; i < length(o.beside); i++) push(arena, o.memory->beside, o.beside[i]);
     return true;
 }
 

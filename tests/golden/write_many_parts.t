@@ -18,7 +18,7 @@ graph(x: f32[64, 16], w: f32[64, 16]) {
   m = slice_scatter(l, slice(w, 0, 0, 1), 0, 6, 7)
   n = slice_scatter(m, slice(w, 0, 0, 1), 0, 5, 6)
   o = slice_scatter(n, slice(w, 0, 0, 1), 0, 4, 5)
-  return sum(f, 0), exp(even), sum(o, 0), u, slice(z, 1, 1, 16, 8) + 1
+  return sum(f, 0), exp(even), sum(o, 0), u, slice(z, 1, 1, 16, 8) + sum(even)
 }
 --- plan
   k0_mul_tanh(v0, v1, v2)
@@ -29,14 +29,14 @@ graph(x: f32[64, 16], w: f32[64, 16]) {
   k3_sum(v1, v10)
   k4_copy(v0, v11)
   write v2 v11 at 0 by [16, 8]
-  k5_exp(v2, v12)
-  k6_tanh(v13, v14)
-  k7_copy(v13, v15)
-  write v16 v14 at 0 by [16, 1], v15 at 128 by [16, 1], v15 at 112 by [16, 1], v15 at 96 by [16, 1], v15 at 80 by [16, 1], v15 at 64 by [16, 1]
-  k8_sum(v16, v17)
-  k9_add(v2, v18)
+  k5_exp_sum(v2, v12, v13)
+  k6_tanh(v14, v15)
+  k7_copy(v14, v16)
+  write v17 v15 at 0 by [16, 1], v16 at 128 by [16, 1], v16 at 112 by [16, 1], v16 at 96 by [16, 1], v16 at 80 by [16, 1], v16 at 64 by [16, 1]
+  k8_sum(v17, v18)
+  k9_add(v2, v13, v19)
   return v10 f32[16]
   return v12 f32[64, 16]
-  return v17 f32[16]
-  return v14 f32[64, 16]
-  return v18 f32[64, 2]
+  return v18 f32[16]
+  return v15 f32[64, 16]
+  return v19 f32[64, 2]

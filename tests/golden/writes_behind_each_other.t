@@ -11,7 +11,7 @@ graph(x: f32[64, 64], w: f32[64, 64], d: f32[64]) {
   u = sin(x)
   beside = slice(u, 0, 63, 64)
   fifth = reshape(slice_scatter(reshape(u, [4096]), d, 0, 0, 4096, 65), [64, 64])
-  return matmul(second, w), matmul(fourth, w), abs(old), matmul(fifth, w), abs(beside)
+  return matmul(second, w), matmul(fourth, w) + old, matmul(fifth, w) + beside
 }
 --- plan
   k0_copy(v0, v1)
@@ -21,12 +21,8 @@ graph(x: f32[64, 64], w: f32[64, 64], d: f32[64]) {
   write v6 v1 at 3 by [64, 1]
   k2_sum(v6, v10)
   k3_ge_lt_logical_and_where(v10, v6, v11)
-  matmul v12 = v11 @ v0 [1 x 64 x 64 x 64]
-  k4_abs(v6, v13)
-  matmul v14 = v8 @ v0 [1 x 64 x 64 x 64]
-  k5_abs(v7, v15)
+  matmul v12 = v11 @ v0 [1 x 64 x 64 x 64] then k4_add(v12, v6)
+  matmul v13 = v8 @ v0 [1 x 64 x 64 x 64] then k5_add(v13, v7)
   return v9 f32[64, 64]
   return v12 f32[64, 64]
-  return v13 f32[64, 1]
-  return v14 f32[64, 64]
-  return v15 f32[1, 64]
+  return v13 f32[64, 64]

@@ -134,7 +134,7 @@ static void parts_are_written(void **state) {
                  {squares, 6},
                  {product, 7},
                  {reads_old, 9},
-                 {reads_between, 10},
+                 {reads_between, 12},
                  {writes_a_source, 11},
                  {stamps, 3},
                  {diagonal, 6},
