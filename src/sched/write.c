@@ -12,7 +12,7 @@
 #include "sched/schedule.h"
 
 enum {
-    LEAST_BYTES = 1 << 12, /* of less all is computed sooner than a copy is called */
+    LEAST_BYTES = 1 << 10, /* of less all is computed sooner than a copy is called */
     PART_LEAST = 4,        /* so many times as large as what is written of it, at the least */
     MOST_ASKED = 8,        /* writes that a loop asks for each element, whether it is theirs */
     MOST_FOLDED = 4,       /* the same of one that folds, or reads anywhere */
