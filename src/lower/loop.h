@@ -242,6 +242,15 @@ Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high);
  * goes on at the end of a row, and nothing else asks for coordinates of both. flat.c. */
 bool kernel_runs_flat(Kernel *kernel, int axis);
 
+/* Points of whole vectors that hold a row along an outer axis. whole.c. */
+int64_t kernel_whole_row(Kernel *kernel, int row);
+/* Whether nearly all rows find their loads in memory if they have so many points, with or without
+ * guards: those whose coordinate along any axis before is low or more, and along any is high or
+ * less. */
+bool kernel_bounds_rows(Kernel *kernel, int row, int64_t points, int64_t *low, int64_t *high);
+bool kernel_stores_in_order(Kernel *kernel); /* outer points lie one behind the other, as they go */
+Kernel *kernel_unguarded(const Kernel *kernel); /* every load is done, and left out behind that */
+
 void kernel_print(const Kernel *kernel, Buffer *out);
 Kernel *kernel_parse(Arena *arena, const char *text); /* NULL with an error; for tests */
 bool kernel_verify(const Kernel *kernel, Buffer *why);

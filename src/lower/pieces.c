@@ -66,7 +66,16 @@ static Expr *rebuild(Kernel *piece, const Expr *e, Expr *const *made) {
     }
 }
 
-/* The coordinate along axis, in a piece, of a kernel's points low .. high - 1. */
+/* Loaded wherever it is, and 0 where nothing was to be loaded. */
+static Expr *unguarded(Kernel *piece, const Expr *load, Expr *const *made) {
+    Expr *all = expr_load(piece, (int)load->imm.i, load->dtype, made[load->input[0]->id], NULL);
+    Expr *choice[3] = {made[load->input[1]->id], all,
+                       expr_constant(piece, load->dtype, (Scalar){0})};
+    return expr_op(piece, OP_where, load->dtype, choice, 3);
+}
+
+/* The coordinate along axis, in a piece, of a kernel's points low .. high - 1; NULL: what is made
+ * is no piece, but all of it without guards. */
 typedef Expr *Coordinate(Kernel *piece, int axis, int64_t low, int64_t high);
 
 static Kernel *piece_of(const Kernel *kernel, int axis, int64_t size, Coordinate *coordinate_of,
@@ -80,11 +89,15 @@ static Kernel *piece_of(const Kernel *kernel, int axis, int64_t size, Coordinate
         piece->axis[a].varies = kernel->axis[a].varies;
     }
     for (int b = 0; b < length(kernel->buffer); b++) push(arena, piece->buffer, kernel->buffer[b]);
-    Expr *coordinate = coordinate_of(piece, axis, low, high);
+    Expr *coordinate = coordinate_of ? coordinate_of(piece, axis, low, high) : NULL;
     for (int id = 0; id < length(kernel->expr); id++) {
         const Expr *e = kernel->expr[id];
         bool along = e->op == EX_axis && e->imm.i == axis;
-        if (live[id]) made[id] = along ? coordinate : rebuild(piece, e, made);
+        bool asks = !coordinate && e->op == EX_load && e->input_count > 1;
+        if (!live[id]) continue;
+        made[id] = along && coordinate ? coordinate
+                   : asks              ? unguarded(piece, e, made)
+                                       : rebuild(piece, e, made);
     }
     for (int s = 0; s < length(kernel->store); s++) {
         const Store *store = &kernel->store[s];
@@ -127,3 +140,5 @@ Kernel *kernel_point(const Kernel *kernel, int axis, int64_t at) {
 Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high) {
     return piece_of(kernel, axis, high - low, moved, low, high);
 }
+
+Kernel *kernel_unguarded(const Kernel *kernel) { return piece_of(kernel, -1, 0, NULL, 0, 0); }

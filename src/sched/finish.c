@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { LEAST_PART = 3 }; /* elements of rows that are walked one by one: two are as dear as four */
+
 /* ---- merging axes ---------------------------------------------------------------------------- */
 
 /* A few elements that stay in cache wherever they are read from. */
@@ -163,6 +165,25 @@ static bool is_plain_walk(Kernel *kernel, int axis) {
     return true;
 }
 
+/* Whether the rows are parts of longer ones, side by side: vectors of them go on into what lies
+ * between (codegen/c/whole.c), where lanes across the rows would gather and scatter. */
+static bool goes_along_parts(const Schedule *s, Kernel *kernel, int last) {
+    int64_t low[EXPR_AXES], high[EXPR_AXES], stride;
+    bool parts = false;
+    Expr *rest;
+    if (axis_typical(kernel, last) < LEAST_PART || kernel->axis[last].varies) return false;
+    if (length(kernel_edges(kernel, last, s->arena))) return false;
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        if (e->op != EX_load) continue;
+        bool plain = e->input_count == 1 && index_linear(kernel, e->input[0], last, &stride, &rest);
+        if (!plain || stride > 1) return false;
+        parts |= stride == 1 && expr_uses_axis(rest, last - 1) &&
+                 !index_continues(kernel, e->input[0], last - 1, last);
+    }
+    return parts && kernel_bounds_rows(kernel, last, kernel_whole_row(kernel, last), low, high);
+}
+
 /* A last axis that is short and could not be merged would be the lanes' own: made inner, it becomes
  * a loop within lanes along the axis before it, as the three coordinates of every pair of points
  * do, or the pieces of a stack along a new last dim. */
@@ -175,7 +196,8 @@ static void lay_short_axis(Schedule *s, Group *group) {
     if (axis_typical(group->trial, last - 1) < s->machine->short_row) return;
     bool is_short = size < s->machine->short_row && size > 1;
     is_short |= kernel_in_short_pieces(group->trial, last);
-    is_short = is_short && is_plain_walk(group->trial, last);
+    is_short =
+        is_short && is_plain_walk(group->trial, last) && !goes_along_parts(s, group->trial, last);
     if (!is_short && !may_run_flat(s, group->trial, last)) return;
     Domain laid = before;
     laid.inner[last] = true;

@@ -1,7 +1,8 @@
 /* Shared by the files of the C target: prepare.c (how a kernel is written), c.c (frames: items,
- * passes, splits), pieces.c, sweep.c (one sweep over the inner axes), flat.c (the same over whole
- * rows as one run), steps.c (long chains), accumulate.c, scan.c (scans along rows), outs.c (what
- * goes through arrays), lanes.c (where things are in the loops), prelude.c (the rest of a file). */
+ * passes, splits), pieces.c, whole.c (rows as whole vectors), sweep.c (one sweep over the inner
+ * axes), flat.c (the same over whole rows as one run), steps.c (long chains), accumulate.c, scan.c
+ * (scans along rows), outs.c (what goes through arrays), lanes.c (where things are in the loops),
+ * prelude.c (the rest of a file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -70,6 +71,9 @@ struct CKernel {
     cb_dtype *step_array;  /* vec: what the arrays between them hold */
     bool calls;            /* costly ops are calls of functions over them */
     bool whole;            /* in a loop over such arrays alone */
+    CKernel *whole_row;    /* of rows that are walked as if they had whole_points lanes; or NULL */
+    int64_t whole_points;
+    int64_t *row_low, *row_high; /* kernel_bounds_rows */
 };
 
 /* ---- the target (prelude.c), and its texts (lanes.c) ---- */
@@ -120,6 +124,8 @@ int64_t c_room_of_rows(const CKernel *c); /* inner points that its arrays have r
 void c_item(CKernel *c);                  /* one item, or block of lanes */
 void c_choose_pieces(CKernel *c);
 void c_item_in_pieces(CKernel *c);
+void c_choose_whole(CKernel *c); /* of a kernel without pieces, or of a piece (whole.c) */
+void c_item_of_whole_rows(CKernel *c);
 void c_row_in_pieces(CKernel *c, int pass); /* what row_piece has */
 
 static inline const char *c_count(const CKernel *c) { /* of lanes */

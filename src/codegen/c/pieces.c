@@ -71,7 +71,11 @@ static void one_piece(CKernel *c, int64_t low, int64_t high) {
 static void item_in_pieces(CKernel *c, int first, int last) {
     Emit *e = &c->e;
     if (!c->edge) {
-        c_item(c);
+        c_choose_whole(c);
+        if (c->whole_row)
+            c_item_of_whole_rows(c);
+        else
+            c_item(c);
         return;
     }
     if (first == last) {
