@@ -186,12 +186,80 @@ static void test_blocks_of_rows(void **state) {
     arena_free(arena);
 }
 
+#define SOFTMAX(name, slabs, columns, rows, slab, in)                                              \
+    "kernel " name "(outer a0:" slabs ", outer a1:" columns ", inner a2:" rows ") row split 1 {"   \
+    " b0: in f32[" in "] b1: in f32[" columns "] b2: in f32[" rows "] b3: out f32[" in "]"         \
+    " t0 = f32 load b0[(((a0*" slab ")+(a2*" columns "))+a1)] t1 = f32 load b1[a1]"                \
+    " t2 = f32 load b2[a2] t3 = f32 mul t0, t1 t4 = f32 add t3, t2 t5 = f32 reduce amax t4"        \
+    " t6 = f32 sub t4, t5 t7 = f32 exp t6 t8 = f32 reduce sum t7 t9 = f32 div t7, t8"              \
+    " store b3[(((a0*" slab ")+(a2*" columns "))+a1)] = t9 }"
+
+#define FOLD(name, dtype, value, fold, slabs, columns, rows, slab, in, out, split)                 \
+    "kernel " name "(outer a0:" slabs ", outer a1:" columns ", inner a2:" rows                     \
+    ") row split " split " { b0: in " dtype "[" in "] b1: out " dtype "[" out "]"                  \
+    " t0 = " value " load b0[(((a0*" slab ")+(a2*" columns "))+a1)]"                               \
+    " t1 = " value " reduce " fold " t0 store b1[((a0*" columns ")+a1)] = t1 }"
+
+/* A slab is one run, in strips of as many rows as are whole vectors. */
+static void test_slabs(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        FOLD("sums", "f32", "f32", "sum", "7", "3", "100", "300", "2100", "21", "1"),
+        FOLD("long_sums", "f32", "f32", "sum", "2", "5", "2000", "10000", "20000", "10", "1"),
+        FOLD("chunks", "f32", "f32", "sum", "2", "6", "1000", "6000", "12000", "12", "7"),
+        FOLD("greatest", "f64", "f64", "amax", "5", "2", "50", "100", "500", "10", "1"),
+        FOLD("least", "bf16", "f32", "amin", "3", "15", "70", "1050", "3150", "45", "1"),
+        FOLD("halves", "f16", "f32", "sum", "3", "4", "90", "360", "1080", "12", "1"),
+        FOLD("bytes", "u8", "u8", "sum", "3", "7", "64", "448", "1344", "21", "1"),
+        FOLD("wide", "i64", "i64", "prod", "3", "9", "65", "585", "1755", "27", "1"),
+        FOLD("vary", "f32", "f32", "sum", "7", "3", "100+", "300", "2100", "21", "1"),
+        FOLD("any", "bool", "bool", "any", "4", "3", "80", "240", "960", "12", "1"),
+        SOFTMAX("softmax", "3", "3", "100", "300", "900"),
+        SOFTMAX("kept", "2", "8", "700", "5600", "11200"),
+        "kernel place(outer a0:4, outer a1:3, inner a2:50) row split 1 { b0: in f32[600]"
+        " b1: out i64[12] t0 = f32 load b0[(((a0*150)+(a2*3))+a1)] t1 = f32 reduce amax t0"
+        " t2 = bool eq t0, t1 t3 = i64 where t2, [a2], 50:i64 t4 = i64 reduce amin t3"
+        " store b1[((a0*3)+a1)] = t4 }",
+    };
+    enum { COUNT = sizeof text / sizeof *text };
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < COUNT; i++)
+        if (!strstr(source(arena, text[i]), "low = (low + ")) FAIL("%s", text[i]);
+    check_all(text, COUNT);
+    arena_free(arena);
+}
+
+/* Few rows; gaps behind them; columns apart; other rows for each column. */
+static void test_what_is_no_slab(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        FOLD("few", "f32", "f32", "sum", "9", "3", "20", "60", "540", "27", "1"),
+        FOLD("gaps", "f32", "f32", "sum", "7", "3", "100", "301", "2200", "21", "1"),
+        "kernel turned(outer a0:3, inner a1:100) row split 1 { b0: in f32[300] b1: out f32[3]"
+        " t0 = f32 load b0[((a0*100)+a1)] t1 = f32 reduce sum t0 store b1[a0] = t1 }",
+        "kernel wider(outer a0:3, inner a1:100) row split 1 { b0: in f32[400] b1: out f32[3]"
+        " t0 = f32 load b0[((a1*4)+a0)] t1 = f32 reduce sum t0 store b1[a0] = t1 }",
+        "kernel scattered(outer a0:3, inner a1:100) row split 1 { b0: in f32[300] b1: out f32[300]"
+        " t0 = f32 load b0[((a1*3)+a0)] t1 = f32 reduce sum t0 t2 = f32 sub t0, t1"
+        " store b1[((a0*100)+a1)] = t2 }",
+    };
+    enum { COUNT = sizeof text / sizeof *text };
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(strstr(source(arena, text[i]), "low = (low + ") != NULL, i == 1);
+    check_all(text, COUNT);
+    arena_free(arena);
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_one_run), cmocka_unit_test(test_folds),
         cmocka_unit_test(test_large_results),    cmocka_unit_test(test_what_is_not_one_run),
-        cmocka_unit_test(test_blocks_of_rows),
+        cmocka_unit_test(test_blocks_of_rows),   cmocka_unit_test(test_slabs),
+        cmocka_unit_test(test_what_is_no_slab),
     };
     int failed = cmocka_run_group_tests_name("codegen of flat rows", tests, NULL, NULL);
     cb_cleanup();

@@ -22,8 +22,11 @@ static bool is_high(const Expr *x) { return scalar_identity(x->imm.i, CB_F64).f 
 static bool is_float(const Expr *x) { return dtype_is_float(x->dtype); }
 static bool sums_single(const Expr *x) { return is_sum(x) && x->dtype == CB_F32; }
 
+/* Lanes are points that are folded together. */
+static bool folds_lanes(const CKernel *c) { return c->shape == SHAPE_ROW || c->slab; }
+
 static bool by_order(const CKernel *c, const Expr *x) {
-    return c->shape == SHAPE_ROW && is_float(x) && is_extreme(x);
+    return folds_lanes(c) && is_float(x) && is_extreme(x);
 }
 
 bool c_reduces_in(const CKernel *c, int r, int pass) {
@@ -38,9 +41,9 @@ const char *c_array_type(const CKernel *c, cb_dtype dtype) {
 
 /* Of terms. Vector reductions take int where the value type is narrower. */
 static const char *term_type(CKernel *c, const Expr *x) {
+    if (by_order(c, x)) return x->dtype == CB_F64 ? "int64_t" : "int32_t";
     if (c->shape == SHAPE_ARRAY || (c->strip && x->dtype == CB_BOOL))
         return c_array_type(c, x->dtype);
-    if (by_order(c, x)) return x->dtype == CB_F64 ? "int64_t" : "int32_t";
     bool narrow = !is_float(x) && x->dtype != CB_I32 && x->dtype != CB_I64;
     if (c->shape == SHAPE_ROW && narrow) return "int32_t";
     return c->e.target->type[x->dtype];
@@ -90,7 +93,9 @@ static const char *accumulator_type(CKernel *c, const Expr *x) {
 /* Whether the lanes of a strip add up so many terms that these have partial sums themselves. */
 bool c_sums_in_strips(const CKernel *c, int pass) {
     if (!c->strip) return false; /* then there may be no lane at all */
-    int64_t run = c->lanes ? c->lanes : axis_typical(c->e.kernel, c->e.lane_axis);
+    int64_t run = c->slab    ? kernel_typical_row(c->e.kernel) * c->slab
+                  : c->lanes ? c->lanes
+                             : axis_typical(c->e.kernel, c->e.lane_axis);
     return run > STRIP_TERMS * c->strip && any_single(c, pass);
 }
 
@@ -99,8 +104,8 @@ static bool strip_partial(const CKernel *c, const Expr *x, int pass) {
 }
 
 bool c_sums_in_blocks(const CKernel *c, int pass) {
-    if (c->shape != SHAPE_ARRAY || kernel_typical_row(c->e.kernel) <= 2 * ARRAY_SUM_BLOCK)
-        return false;
+    bool blocks = c->shape == SHAPE_ARRAY && !c->slab;
+    if (!blocks || kernel_typical_row(c->e.kernel) <= 2 * ARRAY_SUM_BLOCK) return false;
     for (int id = 0; id < c->e.count; id++)
         if (c->e.kernel->expr[id]->op == EX_scan && c->e.local[id].needed) return false;
     return any_single(c, pass);
@@ -120,7 +125,7 @@ static Phrase target_name(CKernel *c, const Expr *x, int pass) {
 
 /* Extremes of a ROW compare: of floats, the ordered integers are compared. */
 static const char *combined(CKernel *c, const Expr *x, Phrase a, Phrase b) {
-    if (c->shape == SHAPE_ROW && is_extreme(x))
+    if (folds_lanes(c) && is_extreme(x))
         return arena_format(c->e.arena, "%s %c %s ? %s : %s", b.text, is_high(x) ? '>' : '<',
                             a.text, b.text, a.text);
     return text_combine(&c->e, x, a, b).text;
@@ -135,7 +140,7 @@ static Phrase masked(CKernel *c, const Expr *x, Phrase value) {
 void c_accumulate(CKernel *c, const Expr *x, int pass) {
     Emit *e = &c->e;
     Phrase name = target_name(c, x, pass), value = text_value(e, x->input[0]);
-    if (!e->mask && (c->shape != SHAPE_ROW || !is_extreme(x))) {
+    if (!e->mask && !(folds_lanes(c) && is_extreme(x))) {
         emit_line(e, "%s = %s;", name.text, combined(c, x, name, value));
         return;
     }
@@ -178,7 +183,7 @@ static void begin_array_accumulators(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++)
         if (c_reduces_in(c, r, pass)) {
             const Expr *x = e->info.reduce[r];
-            c_declare_array(c, term_type(c, x), "r", x->id);
+            c_declare_array(c, accumulator_type(c, x), "r", x->id);
             if (array_partial(c, x, pass)) c_declare_array(c, term_type(c, x), "q", x->id);
             any = true;
         }
@@ -250,10 +255,11 @@ void c_strip_sums(CKernel *c, int pass, bool begin) {
     }
 }
 
-/* The lanes of a partial result become one, in halves. */
+/* The lanes of a partial result become one, or one for each column of a slab, in halves. */
 static void fold_lanes(CKernel *c, const Expr *x) {
     Phrase low = text_atom(arena_format(c->e.arena, "q%u[l]", x->id));
-    for (int64_t half = c->strip / 2; half; half /= 2) {
+    int64_t least = c->slab ? c->slab : 1;
+    for (int64_t half = c->strip / 2; half >= least; half /= 2) {
         Phrase high = text_atom(arena_format(c->e.arena, "q%u[l + %lld]", x->id, (long long)half));
         if (half > 1) emit_directive(&c->e, "#pragma omp simd");
         emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)half, low.text,
@@ -265,9 +271,11 @@ void c_end_partials(CKernel *c, int pass) {
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
         if (!c_reduces_in(c, r, pass) || !has_partial(c, x)) continue;
-        Phrase partial = text_atom(arena_format(c->e.arena, c->strip ? "q%u[0]" : "q%u", x->id));
+        const char *lane = c->slab ? "[l]" : c->strip ? "[0]" : "";
+        Phrase partial = text_atom(arena_format(c->e.arena, "q%u%s", x->id, lane));
         Phrase name = reduce_name(c, x);
         if (c->strip) fold_lanes(c, x);
+        if (c->slab) emit_line(&c->e, "for (int l = 0; l < %lld; l++)", (long long)c->slab);
         emit_line(&c->e, "%s = %s;", name.text, combined(c, x, name, partial));
     }
 }
@@ -287,12 +295,32 @@ void c_array_partials(CKernel *c, int pass, bool begin) {
     emit_close(&c->e);
 }
 
+/* Of a slab each column has a value of its own. */
+static void end_slab(CKernel *c, const Expr *x) {
+    const char *type = c->e.target->type[x->dtype];
+    bool order = by_order(c, x);
+    Phrase name = reduce_name(c, x), value = c_array_element(c, 't', x->id);
+    c_declare_array(c, c_array_type(c, x->dtype), "t", x->id);
+    c_open_lanes(c, "");
+    emit_line(&c->e, "%s = %s(%s);", value.text,
+              !order               ? arena_format(c->e.arena, "(%s)", type)
+              : x->dtype == CB_F64 ? "unorder_f64"
+                                   : "unorder_f32",
+              name.text);
+    emit_close(&c->e);
+    emit_name(&c->e, x, value);
+}
+
 /* The value of a completed reduce under a name that users can read. */
 void c_end_accumulators(CKernel *c, int pass) {
     Emit *e = &c->e;
     for (int r = 0; r < c->reduce_count; r++) {
         if (!c_reduces_in(c, r, pass)) continue;
         const Expr *x = e->info.reduce[r];
+        if (c->slab) {
+            end_slab(c, x);
+            continue;
+        }
         Phrase name = reduce_name(c, x), value = text_name(arena_format(e->arena, "t%u", x->id));
         if (is_wide(c, x)) {
             const char *type = term_type(c, x);

@@ -71,6 +71,10 @@ static void decompose(CKernel *c, bool chunked) {
 static void count_lanes(CKernel *c, bool chunked) {
     Emit *e = &c->e;
     int axis = e->lane_axis;
+    if (c->slab) {
+        emit_line(e, "enum { n = %lld };", (long long)c->slab);
+        return;
+    }
     emit_line(e, "int64_t run = high - item;");
     if (axis > 0 || chunked) {
         const char *size = emit_size(e, e->kernel->axis[axis].size);
@@ -127,6 +131,8 @@ static Mark open_items(CKernel *c, bool chunked) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
     int axes = e->kernel->outer_count;
+    long long slab = (long long)c->slab;
+    if (slab) emit_line(e, "low = (low + %lld) / %lld * %lld;", slab - 1, slab, slab);
     if (counts_on(c)) emit_coordinates(e, axes, "low", "int64_t at");
     emit_open(e, "for (int64_t item = low; item < high;%s)", tiled(c) ? "" : " item++");
     if (c->turns) open_turns(c);

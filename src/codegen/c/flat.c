@@ -8,7 +8,18 @@
  *         for (int j = 0; j < 8; j++) u7[l * 5 + j] = x7;
  *     }
  *     const int m = n * 5;
- *     for (int l = 0; l < m; l++) s0[l] = p6[l] * u7[l] + u9[l]; */
+ *     for (int l = 0; l < m; l++) s0[l] = p6[l] * u7[l] + u9[l];
+ *
+ * And slabs: rows of up to 15 columns that are folded over the rows. A slab is one run of lanes, in
+ * strips of so many rows as are whole vectors; each lane has its column's sum of every such row:
+ *
+ *     float q4[48] = {0};                                        three columns, 16 rows
+ *     for (int64_t k = 0; k < whole; k += 48)
+ *         for (int j = 0; j < 48; j++) q4[j] = q4[j] + p1[k + j];
+ *     q4 folded in halves, down to three; r4[l] = r4[l] + q4[l];
+ *
+ * Who reads what each column has been folded to reads u4[j], which repeats it. A slab is its first
+ * column's item: a range of items has those that begin in it. */
 #include "base/round.h"
 #include "codegen/c/kernel.h"
 #include "lower/index.h"
@@ -19,6 +30,10 @@ enum {
     FLAT_ELEMENTS = 384,   /* of a block: what is expanded stays in L1 */
     FLAT_BYTES = 64 << 10, /* of all that is expanded */
     FLAT_ROWS = 16,        /* a block is a multiple of so many rows, and whole vectors */
+    SLAB_COLUMNS = 15,     /* more are lanes of their own */
+    SLAB_STRIP = 32,       /* lanes at the least: two vectors of f32, whose sums do not wait, */
+    SLAB_LANES = 16,       /* and whole ones */
+    SLAB_PART = 4096,      /* terms of one partial sum */
     VECTOR_BYTES = 64,     /* at the most */
     LEAST_VECTOR_BYTES = 16
 };
@@ -85,9 +100,11 @@ int64_t c_flat_lanes(const CKernel *c) {
 /* Along the run, from the first element of the first row. */
 static Access flat_access(const CKernel *c, Expr *index) {
     Access access = {.linear = true, .level = 0};
-    int64_t row;
-    index_linear(c->e.kernel, index, inner_axis(c), &access.stride, &access.rest);
-    index_linear(c->e.kernel, access.rest, c->e.lane_axis, &row, &access.rest);
+    int row = c->slab ? inner_axis(c) : c->e.lane_axis;
+    int column = c->slab ? c->e.lane_axis : inner_axis(c);
+    int64_t stride;
+    index_linear(c->e.kernel, index, column, &access.stride, &access.rest);
+    index_linear(c->e.kernel, access.rest, row, &stride, &access.rest);
     return access;
 }
 
@@ -95,7 +112,7 @@ static Access flat_access(const CKernel *c, Expr *index) {
 void c_flat_accesses(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int count = length(kernel->expr);
-    if (!c->columns) return;
+    if (!c->columns && !c->slab) return;
     c->flat_load = arena_new_array(c->e.arena, Access, count + 1);
     c->flat_store = arena_new_array(c->e.arena, Access, c->store_count + 1);
     for (int id = 0; id < count; id++) {
@@ -279,6 +296,100 @@ void c_flat_sweep(CKernel *c, int pass) {
     c->flat = e->flat = false;
     c->origin = origin;
     c->out_lanes = lanes;
+    swap_accesses(c);
+    show_rows(c, name);
+}
+
+/* ---- slabs ------------------------------------------------------------------------------- */
+
+static bool goes_on(const CKernel *c, Expr *index, int lane) {
+    return !expr_uses_axis(index, lane) || index_continues(c->e.kernel, index, inner_axis(c), lane);
+}
+
+/* What is read and written at each point lies behind one another. */
+static bool all_flat(const CKernel *c, int lane) {
+    Kernel *kernel = c->e.kernel;
+    for (int s = 0; s < length(kernel->store); s++) {
+        const Store *store = &kernel->store[s];
+        bool inner = expr_uses_inner(kernel, store->index);
+        if (store->mode != STORE_SET || store->guard) return false;
+        if (kernel->buffer[store->buffer].role != BUFFER_OUT) return false;
+        if (inner && !(expr_uses_axis(store->index, lane) && goes_on(c, store->index, lane)))
+            return false;
+    }
+    for (int id = 0, count = length(kernel->expr); id < count; id++) {
+        const Expr *x = kernel->expr[id];
+        if (x->op == EX_scan || (x->op == EX_load && x->input_count > 1)) return false;
+        bool walks = x->op == EX_load && expr_uses_inner(kernel, x->input[0]);
+        if (walks && !goes_on(c, x->input[0], lane)) return false;
+    }
+    return true;
+}
+
+/* A strip is a power of two of rows, so that they can be folded in halves. True: lanes go along the
+ * columns, at least. */
+bool c_choose_slab(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int lane = kernel->outer_count - 1;
+    if (c->inner_count != 1 || lane < 0 || !length(c->e.info.reduce)) return false;
+    int64_t columns = kernel->axis[lane].size, rows = kernel_typical_row(kernel), strip = columns;
+    if (kernel->axis[lane].varies || columns < 2 || columns > SLAB_COLUMNS) return false;
+    if (!all_flat(c, lane)) return false;
+    while (strip < SLAB_STRIP || strip % SLAB_LANES) strip *= 2;
+    bool few = rows * columns<2 * strip, many = kernel->inner_size> INT32_MAX / columns;
+    if (few || many) return true;
+    c->slab = columns, c->strip = strip;
+    c->tail = rows * columns % strip || c->split || kernel->axis[inner_axis(c)].varies;
+    return true;
+}
+
+/* Of a value of each column, for a strip. */
+static void repeat_in_strip(CKernel *c, const Expr *x, const char *value) {
+    Emit *e = &c->e;
+    emit_line(e, "%s %s[%lld] __attribute__((aligned(64)));", c_array_type(c, x->dtype),
+              expanded(c, x), (long long)c->strip);
+    emit_open(e, "for (int i = 0; i < %lld; i += %lld)", (long long)c->strip, (long long)c->slab);
+    emit_line(e, "for (int l = 0; l < %lld; l++) %s[i + l] = %s;", (long long)c->slab,
+              expanded(c, x), value);
+    emit_close(e);
+}
+
+/* Sums of f32 are taken in parts. */
+static void slab_loops(CKernel *c, int pass) {
+    Emit *e = &c->e;
+    long long part = (long long)round_up(SLAB_PART, c->strip);
+    const char *rows = c->split ? "(end - begin)" : emit_size(e, e->kernel->inner_size);
+    emit_line(e, "const int64_t all = %s * %lldL;", rows, (long long)c->slab);
+    emit_open(e, "for (int64_t part = 0; part < all; part += %lld)", part);
+    emit_line(e, "const int n = all - part < %lld ? (int)(all - part) : %lld;", part, part);
+    emit_declare(e, 0);
+    c_begin_partials(c, pass);
+    c_lane_loop(c, pass);
+    c_end_partials(c, pass);
+    emit_close(e);
+}
+
+void c_slab_sweep(CKernel *c, int pass) {
+    Emit *e = &c->e;
+    Expr **row = NULL, **column = NULL;
+    const char *origin = c->origin;
+    Phrase *name = hide_rows(c);
+    Mark mark = emit_mark(e);
+    emit_block(e);
+    find_arrays(c, pass, &row, &column);
+    for (int i = 0; i < length(row); i++) repeat_in_strip(c, row[i], name[row[i]->id].text);
+    for (int i = 0; i < length(row); i++)
+        emit_name(e, row[i], text_atom(arena_format(e->arena, "%s[j]", expanded(c, row[i]))));
+    swap_accesses(c);
+    c->flat = true;
+    c->origin =
+        c->split ? arena_format(e->arena, "(begin * %lldL + part)", (long long)c->slab) : "part";
+    c_collect(c, pass);
+    slab_loops(c, pass);
+    emit_close(e);
+    emit_forget(e, mark);
+    c->flat = e->flat = false;
+    c->origin = origin;
     swap_accesses(c);
     show_rows(c, name);
 }

@@ -39,7 +39,7 @@ struct CKernel {
     int64_t hidden;    /* powers of two that strides of lanes are, and the compiler does not see */
     int64_t lanes;     /* of a block; ROW: of a block of the row, 0 when it is not cut */
     int64_t out_lanes; /* size of the arrays that streams go through */
-    int64_t strip;     /* ROW: runs of lanes go by so many at a time; 0: they are shorter */
+    int64_t strip;     /* ROW, slabs: runs of lanes go by so many at a time; 0: they are shorter */
     bool tail;         /* runs need not be a multiple of strip */
     bool in_strip;     /* lane l of the run is lane j of its strip */
     bool in_tail;      /* the same, behind the last strip */
@@ -51,6 +51,7 @@ struct CKernel {
     bool split;
     int64_t weave;   /* of an ARRAY kernel: rows that lie apart and are walked side by side; or 0 */
     int64_t columns; /* of an ARRAY kernel with flat sweeps: elements of its rows; else 0 */
+    int64_t slab; /* of an ARRAY kernel that folds rows of so few columns, flat throughout; or 0 */
     bool flat;       /* in such a sweep: lane l is element l of all rows */
     Access *flat_load, *flat_store; /* along the run, by expression and by store */
     bool *repeated;                 /* by expression: its array holds for all blocks */
@@ -161,6 +162,8 @@ void c_lanes_in_steps(CKernel *c);
 /* by_point: all points of a row at once would cost too much. */
 void c_choose_columns(CKernel *c, bool by_point);
 int64_t c_flat_lanes(const CKernel *c);
+bool c_choose_slab(CKernel *c); /* or lanes along the columns; false: neither */
+void c_slab_sweep(CKernel *c, int pass); /* between both ends of its accumulators */
 void c_flat_accesses(CKernel *c);
 bool c_is_flat(const CKernel *c, int pass);
 void c_repeat_columns(CKernel *c);       /* before the items */

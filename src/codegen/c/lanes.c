@@ -11,11 +11,23 @@ enum {
 
 static const CKernel *kernel_of(const Emit *e) { return (const CKernel *)e; }
 
+/* Strips begin with a row. */
+static Phrase slab_coordinate(const CKernel *c, bool column) {
+    Arena *arena = c->e.arena;
+    long long columns = (long long)c->slab;
+    if (column) return text_of(TEXT_MULTIPLY, arena_format(arena, "j %% %lld", columns));
+    const char *strip = c->in_tail ? "whole" : "k";
+    return text_of(TEXT_ADD, arena_format(arena, "(int)((%s + %s) / %lld) + j / %lld", c->origin,
+                                          strip, columns, columns));
+}
+
 Phrase c_axis(Emit *e, int axis, bool narrow) {
     const CKernel *c = kernel_of(e);
     if (c->axis_value[axis] >= 0)
         return text_name(arena_format(e->arena, "%lld", (long long)c->axis_value[axis]));
     bool lane = axis == e->lane_axis;
+    if (c->slab && c->flat && (lane || axis >= e->kernel->outer_count))
+        return slab_coordinate(c, lane);
     if (lane && !c->origin) return text_name("l");
     if (!lane && !narrow) return text_name(arena_format(e->arena, "a%d", axis));
     if (!lane) return text_of(TEXT_CAST, arena_format(e->arena, "(int)a%d", axis));
@@ -76,6 +88,7 @@ void c_address(Emit *e, const Access *access, int buffer, bool guarded, bool con
 Phrase c_row(Emit *e, const Expr *x) {
     const CKernel *c = kernel_of(e);
     bool array = c->shape == SHAPE_ARRAY;
+    if (c->slab) return text_atom(arena_format(e->arena, "row%u[part + l]", x->id));
     const char *text = array ? "l" : NULL;
     int64_t stride = array ? c->row_stride : 1;
     for (int axis = length(e->kernel->axis) - 1; axis >= e->kernel->outer_count; axis--) {

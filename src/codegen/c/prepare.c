@@ -135,12 +135,13 @@ static void choose_shape(CKernel *c) {
     bool heavy = inner_size * cost > HEAVY_ARITHMETIC;
     bool gathers = c_gathers_rows(c->e.kernel, folds, cost);
     if (kernel->form == FORM_TILE || !folds) c_choose_columns(c, heavy || (folds && gathers));
-    bool short_scan = inner_size <= NESTED_INNER && kernel_has_scan(kernel);
-    bool across = kernel->form == FORM_TILE || c->columns || short_scan;
+    bool slab = c_choose_slab(c),
+         short_scan = inner_size <= NESTED_INNER && kernel_has_scan(kernel);
+    bool across = kernel->form == FORM_TILE || c->columns || short_scan || slab;
     if (across && outer > 0 && axis_typical(kernel, outer - 1) > 1) {
         bool run_is_short = axis_typical(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
-        bool by_point = inner_size > most || gathers || c->columns;
+        bool by_point = inner_size > most || gathers || c->columns || c->slab;
         bool arrays = c->inner_count > 0 && (c->split || by_point || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;
@@ -170,7 +171,7 @@ static void choose_levels(CKernel *c) {
     int outer = e->kernel->outer_count, m = c->inner_count;
     e->axis_level = arena_new_array(e->arena, int, outer + m + 1);
     bool nested = c->shape == SHAPE_NESTED, array = c->shape == SHAPE_ARRAY;
-    for (int j = 0; j < m; j++) e->axis_level[outer + j] = j + (nested ? 2 : 1);
+    for (int j = 0; j < m; j++) e->axis_level[outer + j] = j + (nested || c->slab ? 2 : 1);
     e->row_level = nested ? 1 : array ? m + 1 : 0;
     e->lane_level = nested ? 1 : m + 1;
     e->body_level = c->shape == SHAPE_SERIAL ? m : m + 1;
@@ -249,6 +250,7 @@ static void choose_lanes(CKernel *c) {
         if (c->columns) c->lanes = least(c->lanes, c_flat_lanes(c));
         if (rows_vary(c)) c->lanes = least(c->lanes, VARYING_ROWS);
         if (c->weave) c->lanes = c->weave;
+        if (c->slab) c->lanes = c->slab;
     }
     c->e.origin_level = 0;
     c->out_lanes = c->lanes;
@@ -350,6 +352,7 @@ static void keep_columns(CKernel *c) {
         bytes += local->cached ? c_room_of_rows(c) * 8 : 0;
     }
     int64_t lanes = bytes ? KEEP_BYTES / bytes / 64 * 64 : c->lanes;
+    if (c->slab && bytes * c->slab <= KEEP_BYTES) return;
     if (lanes >= 64 && lanes < c->lanes) c->lanes = c->out_lanes = lanes;
     for (int id = 0; id < e->count && lanes < 64; id++) e->local[id].cached = false;
     c->row_stride = c->lanes;
@@ -394,7 +397,7 @@ static bool may_mask(const CKernel *c) {
 
 /* Lanes of the tail are left out by a mask where their number is not in the text. */
 static void choose_masks(CKernel *c) {
-    if (!c->strip || !c->tail || !may_mask(c)) return;
+    if (!c->strip || !c->tail || c->slab || !may_mask(c)) return;
     c->hides_run = run_is_hidden(c, c->strip);
     c->masks_wide = widest(c, c->e.lane_axis) > (int64_t)sizeof(float);
     c->masked = c->hides_run || c->e.kernel->axis[c->e.lane_axis].varies;

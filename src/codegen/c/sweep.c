@@ -128,7 +128,7 @@ static void tail_loop(CKernel *c, int pass) {
 
 static void one_strip(CKernel *c, int pass) {
     Emit *e = &c->e;
-    if (pass == 1 && !c->split) prefetch(c);
+    if (pass == 1 && !c->split && !c->slab) prefetch(c);
     const char *strip = arena_format(e->arena, "%lld", (long long)c->strip);
     c_declare_outs(c, pass, c->strip);
     c_scan_strip(c, pass, "k", strip);
@@ -439,15 +439,20 @@ void c_sweep(CKernel *c, int pass) {
         e->boundary = true;
         c_collect(c, pass);
     }
-    bool runs = e->kernel->inner_size > 0, flat = c_is_flat(c, pass);
-    if (runs && flat)
+    bool runs = e->kernel->inner_size > 0, flat = c_is_flat(c, pass) || c->slab;
+    if (c->slab)
+        emit_declare(e, 0);
+    else if (runs && flat)
         c_flat_sweep(c, pass);
     else if (runs && c->shape == SHAPE_ARRAY)
         emit_declare(e, 0);
     else if (runs)
         emit_declare(e, e->row_level);
     c_begin_accumulators(c, pass);
-    if (runs && !flat) loops(c, pass);
+    if (runs && c->slab)
+        c_slab_sweep(c, pass);
+    else if (runs && !flat)
+        loops(c, pass);
     c_end_accumulators(c, pass);
     for (int id = 0; id < e->count; id++)
         e->local[id].kept |= e->local[id].needed && e->local[id].cached;

@@ -26,7 +26,7 @@ static bool has_short_runs(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int lane = c->e.lane_axis;
     bool runs = c->shape == SHAPE_NESTED || c->shape == SHAPE_ARRAY;
-    bool cut = c->split || c->turns || c->any_stream || c->columns || c->weave;
+    bool cut = c->split || c->turns || c->any_stream || c->columns || c->weave || c->slab;
     if (!runs || cut || lane < 1 || kernel->axis[lane].varies || kernel_has_scan(kernel))
         return false;
     int64_t size = kernel->axis[lane].size, most = has_guard(c) ? c->lanes : WHOLE_MOST;
