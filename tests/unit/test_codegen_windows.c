@@ -129,6 +129,34 @@ static void test_pieces(void **state) {
     arena_free(arena);
 }
 
+/* A transposition by blocks has its pieces within them, along the lanes or the rows: no block has
+ * lanes of two. */
+static void test_pieces_that_turn(void **state) {
+    (void)state;
+    static const char *const text[] = {
+        "kernel beside(outer a0:300, outer a1:520) tile split 1 { b0: in f32[66000]"
+        " b1: in f32[90000] b2: out f32[156000] t0 = bool lt [a1], 220:i64"
+        " t1 = bool ge [a1], 220:i64 t2 = f32 load b0[((a0*220)+a1)] if t0"
+        " t3 = f32 load b1[((a0+(a1*300))+-66000)] if t1 t4 = f32 where t0, t2, t3"
+        " store b2[((a0*520)+a1)] = t4 }",
+        "kernel below(outer a0:500, outer a1:300) tile split 1 { b0: in f32[60000]"
+        " b1: in f32[90000] b2: out f32[150000] t0 = bool lt [a0], 200:i64"
+        " t1 = bool ge [a0], 200:i64 t2 = f32 load b0[((a0*300)+a1)] if t0"
+        " t3 = f32 load b1[((a0+(a1*300))+-200)] if t1 t4 = f32 where t0, t2, t3"
+        " store b2[((a0*300)+a1)] = t4 }",
+    };
+    check_all(text, 2);
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < 2; i++) {
+        const char *code = source(arena, text[i]);
+        assert_non_null(strstr(code, "rows"));
+        assert_null(strstr(code, " ? b"));
+        assert_int_equal(occurrences(code, "left = 220 - column - block;"), i == 0);
+    }
+    arena_free(arena);
+}
+
 #define PICTURE(dtype)                                                                             \
     "kernel picture_" dtype "(outer a0:40, outer a1:200) tile split 1 { b0: in " dtype "[7600]"    \
     " b1: out " dtype "[8000] t0 = bool ge [(a0+-1)], 0:i64 t1 = bool lt [(a0+-1)], 38:i64"        \
@@ -311,17 +339,12 @@ static void test_arrays_of_bools(void **state) {
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_padding_is_left_out),
-        cmocka_unit_test(test_windows_that_turn),
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_many_pieces),
-        cmocka_unit_test(test_arrays_of_bools),
-        cmocka_unit_test(test_pieces_of_two_axes),
-        cmocka_unit_test(test_columns),
-        cmocka_unit_test(test_rows_as_lanes),
-        cmocka_unit_test(test_stack_of_points),
-        cmocka_unit_test(test_stack_of_pieces),
+        cmocka_unit_test(test_windows),           cmocka_unit_test(test_padding_is_left_out),
+        cmocka_unit_test(test_windows_that_turn), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_many_pieces),       cmocka_unit_test(test_arrays_of_bools),
+        cmocka_unit_test(test_pieces_that_turn),  cmocka_unit_test(test_pieces_of_two_axes),
+        cmocka_unit_test(test_columns),           cmocka_unit_test(test_rows_as_lanes),
+        cmocka_unit_test(test_stack_of_points),   cmocka_unit_test(test_stack_of_pieces),
     };
     int failed = cmocka_run_group_tests_name("codegen of windows", tests, NULL, NULL);
     cb_cleanup();

@@ -92,6 +92,13 @@ static void count_lanes(CKernel *c, bool chunked) {
 
 static bool tiled(const CKernel *c) { return c->shape == SHAPE_NESTED || c->shape == SHAPE_ARRAY; }
 
+/* No block has lanes of two pieces. */
+static void end_before(CKernel *c, int64_t edge) {
+    const char *end = emit_size(&c->e, edge);
+    emit_line(&c->e, "if (column + block < %s && left > %s - column - block)", end, end);
+    emit_line(&c->e, "    left = %s - column - block;", end);
+}
+
 /* Blocks of TURN_LANES columns and up to TURN_ROWS rows; what is no whole row goes by itself. */
 static void open_turns(CKernel *c) {
     Emit *e = &c->e;
@@ -103,9 +110,11 @@ static void open_turns(CKernel *c) {
     emit_line(e, "rows = 1;");
     emit_line(e, "width = high - item < %s - column ? high - item : %s - column;", size, size);
     emit_close(e);
-    emit_open(e, "for (int64_t block = 0; block < width; block += %d)", TURN_LANES);
-    emit_line(e, "const int n = width - block < %d ? (int)(width - block) : %d;", TURN_LANES,
-              TURN_LANES);
+    emit_open(e, "for (int64_t block = 0; block < width;)");
+    emit_line(e, "int64_t left = width - block;");
+    for (int i = 0; c->edge && c->piece_axis == e->lane_axis && i < length(c->edge); i++)
+        end_before(c, c->edge[i]);
+    emit_line(e, "const int n = left < %d ? (int)left : %d;", TURN_LANES, TURN_LANES);
     emit_open(e, "for (int64_t row = 0; row < rows; row++)");
 }
 
@@ -149,6 +158,7 @@ static void close_items(CKernel *c, Mark mark) {
     Emit *e = &c->e;
     if (c->turns) {
         emit_close(e);
+        emit_line(e, "block += n;");
         emit_close(e);
         emit_line(e, "item += (rows - 1) * %s + width;",
                   emit_size(e, e->kernel->axis[e->lane_axis].size));
@@ -299,7 +309,7 @@ static int64_t vectors_at_once(const CKernel *c) {
 }
 
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
-    CKernel *c = c_prepare(kernel, NULL, usage, out);
+    CKernel *c = c_prepare(kernel, NULL, false, usage, out);
     Emit *e = &c->e;
     usage->strips |= c->strip > 0;
     c_choose_pieces(c);

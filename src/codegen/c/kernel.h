@@ -118,8 +118,8 @@ void c_array_partials(CKernel *c, int pass, bool begin); /* both ends of a block
 void c_end_accumulators(CKernel *c, int pass);
 
 /* ---- frames (c.c), pieces (pieces.c) ---- */
-/* range: of a piece of a row, or NULL. */
-CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *out);
+/* range: of a piece of a row, or NULL. turns: it stands in the loops of one that does. */
+CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out);
 int c_own_cost(const Expr *x); /* in additions */
 int64_t c_room_of_rows(const CKernel *c); /* inner points that its arrays have room for */
 void c_item(CKernel *c);                  /* one item, or block of lanes */

@@ -29,7 +29,7 @@ static int64_t piece_lanes(int64_t pieces) {
  * lanes, and all that it chooses from is loaded. Pieces become loops of their own: those of a
  * concatenation are copies then. */
 static void choose_pieces(CKernel *c, int axis, int64_t most) {
-    if (c->shape != SHAPE_NESTED || c->inner_count || c->turns) return;
+    if (c->shape != SHAPE_NESTED || c->inner_count) return;
     for (; axis >= 0 && !c->edge; axis--) {
         int64_t *edge = kernel_edges(c->e.kernel, axis, c->e.arena);
         int64_t pieces = length(edge) + 1, lanes = axis == c->e.lane_axis ? piece_lanes(pieces) : 1;
@@ -53,13 +53,13 @@ static void item_in_pieces(CKernel *c, int first, int last);
 
 static void one_piece(CKernel *c, int64_t low, int64_t high) {
     Emit *e = &c->e;
-    CKernel *piece =
-        c_prepare(kernel_piece(e->kernel, c->piece_axis, low, high), NULL, e->usage, e->out);
+    CKernel *piece = c_prepare(kernel_piece(e->kernel, c->piece_axis, low, high), NULL, c->turns,
+                               e->usage, e->out);
     int64_t most = PIECES_TWICE_MAX / (length(c->edge) + 1);
     if (masks(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
     piece->e.indent = e->indent;
     piece->hidden = c->hidden;
-    if (c->piece_axis == e->lane_axis) {
+    if (c->piece_axis == e->lane_axis && !c->turns) {
         const char *end = emit_size(e, high);
         emit_line(e, "if (run > %s - a%d) run = %s - a%d;", end, e->lane_axis, end, e->lane_axis);
         emit_line(e, "n = run < %lld ? (int)run : %lld;", (long long)c->lanes, (long long)c->lanes);
@@ -137,7 +137,7 @@ static void item_across_pieces(CKernel *c) {
         int64_t high = i < length(edge) ? edge[i] : e->kernel->axis[axis].size;
         Kernel *range = high - low == 1 ? kernel_point(e->kernel, axis, low)
                                         : kernel_range(e->kernel, axis, low, high);
-        CKernel *piece = c_prepare(range, NULL, e->usage, e->out);
+        CKernel *piece = c_prepare(range, NULL, false, e->usage, e->out);
         piece->e.indent = e->indent;
         piece->hidden = c->hidden;
         piece->scalar = length(edge) >= POINTS_MAX && copies(piece);
@@ -180,7 +180,7 @@ static void choose_row_pieces(CKernel *c) {
         RowRange *range = arena_alloc(e->arena, sizeof *range);
         *range = (RowRange){i ? edge[i - 1] : 0, i < pieces - 1 ? edge[i] : size};
         Kernel *kernel = kernel_piece(e->kernel, axis, range->low, range->high);
-        CKernel *piece = c_prepare(kernel, range, e->usage, e->out);
+        CKernel *piece = c_prepare(kernel, range, false, e->usage, e->out);
         if (!folds_alike(c, piece)) return;
         push(e->arena, made, piece);
     }

@@ -403,10 +403,11 @@ static void choose_masks(CKernel *c) {
     c->masked = c->hides_run || c->e.kernel->axis[c->e.lane_axis].varies;
 }
 
-CKernel *c_prepare(Kernel *kernel, const RowRange *range, Usage *usage, Buffer *out) {
+CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
     c->range = range;
+    c->turns = turns;
     *e = (Emit){.target = &c_target,
                 .kernel = kernel,
                 .arena = out->arena,
