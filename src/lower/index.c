@@ -323,6 +323,23 @@ bool index_affine(Kernel *kernel, Expr *index, int64_t *stride, Expr **rest) {
     return (*rest)->axes == 0;
 }
 
+static bool has_term(const Expr *index, const Expr *term) {
+    if (index == term) return true;
+    for (int i = 0; i < index->input_count && index_is_arithmetic(index); i++)
+        if (has_term(index->input[i], term)) return true;
+    return false;
+}
+
+Expr *index_where(Kernel *kernel, Expr *index, const Expr *condition) {
+    for (int i = 0; i < 2 && condition->op == OP_logical_and; i++)
+        index = index_where(kernel, index, condition->input[i]);
+    bool even = condition->op == OP_eq && index_divides(condition->input[0], OP_remainder) &&
+                condition->input[1]->op == OP_constant && condition->input[1]->imm.i == 0;
+    if (!even) return index;
+    Expr *whole = index_add(kernel, index, condition->input[0]);
+    return has_term(whole, condition->input[0]) ? index : whole;
+}
+
 bool index_is_arithmetic(const Expr *e) {
     return e->dtype == CB_I64 && (e->op == OP_add || e->op == OP_mul || e->op == EX_axis ||
                                   e->op == OP_floor_divide || e->op == OP_remainder);

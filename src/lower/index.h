@@ -36,6 +36,9 @@ Expr *index_divide(Kernel *kernel, Expr *a, int64_t divisor);
 Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor);
 Expr *index_offset(Kernel *kernel, Expr *a, int64_t offset); /* a + offset */
 
+/* The index where the condition holds: of q % k == 0 it is told that q / k * k is q. */
+Expr *index_where(Kernel *kernel, Expr *index, const Expr *condition);
+
 /* Row-major: position -> flat index and back. sizes outer to inner. */
 /* The sum of position[i] * stride[i]. */
 Expr *index_dot(Kernel *kernel, int rank, const int64_t *stride, Expr *const *position);

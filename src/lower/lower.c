@@ -89,6 +89,8 @@ static Expr *lower_pointwise(Lowering *l, const Node *node, Expr *const *positio
 static Expr *lower_view(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
     Expr *at[CB_MAX_RANK];
     view_position(l->kernel, node, position, at);
+    for (int i = 0; i < node->input[0]->rank && guard; i++)
+        at[i] = index_where(l->kernel, at[i], guard);
     return lower_at(l, node->input[0], at, guard);
 }
 

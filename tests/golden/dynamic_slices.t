@@ -15,13 +15,13 @@ graph(k: f32[4096, 64], v: f32[2, 64], w: f32[64, 8], u: f32[4, 32], start: i64[
   k0_minimum_maximum_sum(v0, v1, v2)
   matmul v4 = v1 @ v3 [1 x 128 x 8 x 64]
   k1_mul(v5, v6)
-  k2_minimum_maximum_minimum_maximum(v0, v6, v1, v7)
-  k3_minimum_maximum_lt_eq(v0, v8, v7, v6, v1, v5, v9, v10, v11)
+  k2_minimum_maximum_minimum_maximum(v0, v6, v1, v7, v8, v9)
+  k3_ge_lt_logical_and_minimum(v5, v10, v0, v7, v8, v6, v1, v11)
   return v2 f32[128]
   return v4 f32[128, 8]
-  return v10 f32[8, 64]
+  return v9 f32[8, 64]
   mutate v6 f32[2, 64] -> input 0 at 0 + arg4 * 64 by [64, 1]
-  mutate v8 f32[4, 32] -> input 0 at 8 + arg4 * 64 by [128, 1]
+  mutate v7 f32[4, 32] -> input 0 at 8 + arg4 * 64 by [128, 1]
   mutate v11 f32[8, 64] -> input 0 at 0 + arg4 * 64 by [64, 1]
 --- loops
 kernel k0_minimum_maximum_sum(outer a0:128, inner a1:64) row split 1 {
@@ -46,7 +46,9 @@ kernel k2_minimum_maximum_minimum_maximum(outer a0:8, outer a1:64) tile split 1 
   b0: in i64[1]
   b1: in f32[128]
   b2: in f32[262144]
-  b3: out f32[512]
+  b3: in f32[128]
+  b4: out f32[512]
+  b5: out f32[512]
   t6 = i64 load b0[0]
   t8 = i64 minimum t6, 4088:i64
   t9 = i64 maximum t8, 0:i64
@@ -58,65 +60,65 @@ kernel k2_minimum_maximum_minimum_maximum(outer a0:8, outer a1:64) tile split 1 
   t26 = f32 load b1[((((a0*64) + a1) + (t9*64)) + (t13*-64))] if t20
   t27 = f32 load b2[(((a0*64) + a1) + (t9*64))]
   t28 = f32 where t20, t26, t27
-  store b3[((a0*64) + a1)] = t28
+  t33 = bool lt [a0], 7:i64
+  t36 = bool eq [(a0%2)], 0:i64
+  t37 = bool logical_and t33, t36
+  t40 = bool ge [(a1 + -8)], 0:i64
+  t42 = bool lt [(a1 + -8)], 32:i64
+  t43 = bool logical_and t40, t42
+  t44 = bool logical_and t37, t43
+  t48 = f32 load b3[((a1 + ((a0/2)*32)) + -8)] if t44
+  t51 = f32 where t43, t48, t28
+  t52 = f32 where t37, t51, t28
+  t53 = f32 exp t52
+  store b4[((a0*64) + a1)] = t28
+  store b5[((a0*64) + a1)] = t53
 }
-kernel k3_minimum_maximum_lt_eq(outer a0:8, outer a1:64) tile split 1 {
-  b0: in i64[1]
-  b1: in f32[128]
-  b2: in f32[512]
+kernel k3_ge_lt_logical_and_minimum(outer a0:8, outer a1:64) tile split 1 {
+  b0: in f32[128]
+  b1: in i64[1]
+  b2: in i64[1]
   b3: in f32[128]
-  b4: in f32[262144]
+  b4: in f32[512]
   b5: in f32[128]
-  b6: in i64[1]
+  b6: in f32[262144]
   b7: out f32[512]
-  b8: out f32[512]
-  t6 = i64 load b0[0]
-  t8 = i64 minimum t6, 4088:i64
-  t9 = i64 maximum t8, 0:i64
-  t16 = bool lt [a0], 7:i64
-  t20 = bool eq [(a0%2)], 0:i64
-  t21 = bool logical_and t16, t20
-  t24 = bool ge [(a1 + -8)], 0:i64
-  t26 = bool lt [(a1 + -8)], 32:i64
-  t27 = bool logical_and t24, t26
-  t28 = bool logical_and t21, t27
-  t32 = f32 load b1[((a1 + ((a0/2)*32)) + -8)] if t28
-  t37 = f32 load b2[(a1 + ((a0/2)*128))] if t21
-  t38 = f32 where t27, t32, t37
-  t39 = f32 load b2[((a0*64) + a1)]
-  t40 = f32 where t21, t38, t39
-  t42 = i64 minimum t6, 4094:i64
-  t43 = i64 maximum t42, 0:i64
-  t57 = f32 exp t40
-  t60 = bool ge [(a0 + -2)], 0:i64
-  t61 = bool lt [(a0 + -2)], 2:i64
-  t62 = bool logical_and t60, t61
-  t65 = f32 load b5[(((a0*64) + a1) + -128)] if t62
-  t66 = i64 load b6[0]
-  t67 = i64 minimum t66, 4088:i64
-  t68 = i64 maximum t67, 0:i64
-  t72 = bool ge [((a0 + (t9*-1)) + t68)], 0:i64
-  t73 = bool lt [((a0 + (t9*-1)) + t68)], 8:i64
-  t74 = bool logical_and t72, t73
-  t75 = bool lt [((a0 + (t9*-1)) + t68)], 7:i64
-  t76 = bool logical_and t72, t75
-  t79 = bool eq [(((a0 + (t9*-1)) + t68)%2)], 0:i64
-  t80 = bool logical_and t76, t79
-  t81 = bool logical_and t74, t80
-  t82 = bool logical_and t81, t27
-  t86 = f32 load b1[((a1 + ((((a0 + (t9*-1)) + t68)/2)*32)) + -8)] if t82
-  t90 = f32 load b2[(a1 + ((((a0 + (t9*-1)) + t68)/2)*128))] if t81
-  t91 = f32 where t27, t86, t90
-  t96 = f32 load b2[((((a0*64) + a1) + (t9*-64)) + (t68*64))] if t74
-  t97 = f32 where t80, t91, t96
-  t100 = bool ge [((a0 + (t43*-1)) + t68)], 0:i64
-  t101 = bool lt [((a0 + (t43*-1)) + t68)], 2:i64
-  t102 = bool logical_and t100, t101
-  t105 = f32 load b3[((((a0*64) + a1) + (t43*-64)) + (t68*64))] if t102
-  t107 = f32 load b4[(((a0*64) + a1) + (t68*64))]
-  t108 = f32 where t102, t105, t107
-  t109 = f32 where t74, t97, t108
-  t110 = f32 where t62, t65, t109
-  store b7[((a0*64) + a1)] = t57
-  store b8[((a0*64) + a1)] = t110
+  t8 = bool ge [(a0 + -2)], 0:i64
+  t10 = bool lt [(a0 + -2)], 2:i64
+  t11 = bool logical_and t8, t10
+  t14 = f32 load b0[(((a0*64) + a1) + -128)] if t11
+  t15 = i64 load b1[0]
+  t17 = i64 minimum t15, 4088:i64
+  t18 = i64 maximum t17, 0:i64
+  t20 = i64 load b2[0]
+  t21 = i64 minimum t20, 4088:i64
+  t22 = i64 maximum t21, 0:i64
+  t26 = bool ge [((a0 + t18) + (t22*-1))], 0:i64
+  t28 = bool lt [((a0 + t18) + (t22*-1))], 8:i64
+  t29 = bool logical_and t26, t28
+  t31 = bool lt [((a0 + t18) + (t22*-1))], 7:i64
+  t32 = bool logical_and t26, t31
+  t35 = bool eq [(((a0 + t18) + (t22*-1))%2)], 0:i64
+  t36 = bool logical_and t32, t35
+  t37 = bool logical_and t29, t36
+  t40 = bool ge [(a1 + -8)], 0:i64
+  t42 = bool lt [(a1 + -8)], 32:i64
+  t43 = bool logical_and t40, t42
+  t44 = bool logical_and t37, t43
+  t48 = f32 load b3[((a1 + ((((a0 + t18) + (t22*-1))/2)*32)) + -8)] if t44
+  t56 = f32 load b4[((((a0*64) + a1) + (t18*64)) + (t22*-64))] if t37
+  t57 = f32 where t43, t48, t56
+  t58 = f32 load b4[((((a0*64) + a1) + (t18*64)) + (t22*-64))] if t29
+  t59 = f32 where t36, t57, t58
+  t61 = i64 minimum t20, 4094:i64
+  t62 = i64 maximum t61, 0:i64
+  t65 = bool ge [((a0 + t18) + (t62*-1))], 0:i64
+  t66 = bool lt [((a0 + t18) + (t62*-1))], 2:i64
+  t67 = bool logical_and t65, t66
+  t70 = f32 load b5[((((a0*64) + a1) + (t18*64)) + (t62*-64))] if t67
+  t71 = f32 load b6[(((a0*64) + a1) + (t18*64))]
+  t72 = f32 where t67, t70, t71
+  t73 = f32 where t29, t59, t72
+  t74 = f32 where t11, t14, t73
+  store b7[((a0*64) + a1)] = t74
 }

@@ -163,9 +163,33 @@ static void affine_parts(void **state) {
     arena_free(arena);
 }
 
+/* What is told of an index by conditions on its remainders. */
+static void test_where(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Kernel *k = kernel_new(arena);
+    for (int i = 0; i < 2; i++) kernel_axis(k, 10, false);
+    Expr *a = index_offset(k, expr_axis(k, 0), 1), *b = expr_axis(k, 1), *zero = expr_int(k, 0);
+    Expr *even[2] = {index_remainder(k, a, 2), zero}, *third[2] = {index_remainder(k, b, 3), zero};
+    Expr *odd[2] = {even[0], expr_int(k, 1)};
+    Expr *both[2] = {expr_op(k, OP_eq, CB_BOOL, even, 2), expr_op(k, OP_eq, CB_BOOL, third, 2)};
+    Expr *all = expr_op(k, OP_logical_and, CB_BOOL, both, 2);
+    Expr *by2 = index_scale(k, index_divide(k, a, 2), 2);
+    Expr *by3 = index_scale(k, index_divide(k, b, 3), 3);
+    Expr *sum = index_add(k, by2, by3);
+    assert_ptr_equal(index_where(k, by2, both[0]), a);
+    assert_ptr_equal(index_where(k, by2, both[1]), by2);
+    assert_ptr_equal(index_where(k, by2, expr_op(k, OP_eq, CB_BOOL, odd, 2)), by2);
+    assert_ptr_equal(index_where(k, sum, all), index_add(k, a, b));
+    assert_ptr_equal(index_where(k, index_divide(k, a, 2), all), index_divide(k, a, 2));
+    arena_free(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_boxes_exhaustively), cmocka_unit_test(large_boxes_at_random),
-        cmocka_unit_test(reshapes_disappear), cmocka_unit_test(affine_parts)};
+        cmocka_unit_test(reshapes_disappear), cmocka_unit_test(test_where),
+        cmocka_unit_test(affine_parts)};
     return cmocka_run_group_tests_name("index", tests, NULL, NULL);
 }
