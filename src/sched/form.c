@@ -124,7 +124,7 @@ static void vote_of_stores(Kernel *kernel, int inner, int outer, int *along_inne
     }
 }
 
-static Form form_of(Kernel *kernel, const DeviceMachine *machine) {
+Form form_of(Kernel *kernel, const DeviceMachine *machine) {
     int inner = length(kernel->axis) > kernel->outer_count ? length(kernel->axis) - 1 : -1;
     int outer = kernel->outer_count - 1, along_inner = 0, along_outer = 0;
     if (inner < 0) return FORM_TILE;

@@ -63,6 +63,26 @@ static bool holds_same_size(Merge *m) {
     return domain_join(&loop_of(m)->domain, &flat, &m->domain);
 }
 
+/* Whether b reads what a computes for each element, or the other way round. */
+static bool elements_pass(const Merge *m, const Group *a, const Group *b) {
+    for (int i = 0; i < length(b->read); i++) {
+        const Node *node = b->read[i];
+        bool whole = node_numel(node) == domain_total(&m->domain);
+        if (whole && group_find(m->schedule->group[node->id]) == a) return true;
+    }
+    return false;
+}
+
+/* Of sum(x, 1) + sum(transpose(x, 0, 1), 1) each alone reads x as it lies. */
+static bool holds_same_lanes(Merge *m) {
+    const Group *a = m->a, *b = m->b;
+    const DeviceMachine *machine = m->schedule->machine;
+    bool fold = domain_has_inner(&a->domain) && domain_has_inner(&b->domain);
+    if (!fold || m->sinks || has_step(m) || !a->trial || !b->trial) return true;
+    if (domain_total(&m->domain) <= machine->small || elements_pass(m, a, b)) return true;
+    return elements_pass(m, b, a) || form_of(a->trial, machine) == form_of(b->trial, machine);
+}
+
 static int size_of(const Group *group) { return group->trial ? length(group->trial->expr) : 0; }
 
 static bool holds_small_enough(Merge *m) {

@@ -153,6 +153,7 @@ void mark_wide(Schedule *schedule);
 int finish_group(Schedule *schedule, Group *group, const bool *stored);
 /* The two kernels of a scatter: the base copied, then the updates in index order. */
 void finish_scatter(Schedule *schedule, Group *group, int kernel[2]);
+Form form_of(Kernel *kernel, const DeviceMachine *machine); /* of a trial, too */
 /* Form, split and costs of a complete kernel (form.c). */
 void choose_form(Kernel *kernel, const DeviceMachine *machine);
 int node_value(Schedule *schedule, const Node *node); /* its plan value, made when it has none */

@@ -115,6 +115,17 @@ static void reductions_share_a_kernel_by_their_split(void **state) {
         {"graph(x: f32[64, 96], y: f32[32, 96]) { a = sum(x, dim=[1])\n b = sum(y, dim=[1])\n"
          " c = slice(a, dim=0, end=32)\n d = add(c, b)\n return a, d }",
          2, "other_size "},
+        /* Across columns and along rows, unless these are few, or one makes what the other
+         * folds. */
+        {"graph(x: f32[96, 96]) { a = sum(x, dim=[1])\n b = sum(permute(x, [1, 0]), dim=[1])\n"
+         " return add(a, b) }",
+         2, "other_lanes other_lanes other_lanes "},
+        {"graph(x: f32[16, 16]) { a = sum(x, dim=[1])\n b = sum(permute(x, [1, 0]), dim=[1])\n"
+         " return add(a, b) }",
+         1, ""},
+        {"graph(x: f32[96, 96]) { a = softmax(permute(x, [1, 0]), dim=1)\n"
+         " b = amax(add(a, x), dim=[1])\n return a, b }",
+         1, ""},
         /* [2, 2, 3] and [3, 4] have no common refinement: the axes of the first stay. */
         {"graph(x: f32[2, 2, 3, 512]) { r = reshape(x, sizes=[3, 4, 512])\n a = mul(x, 2.0)\n"
          " b = add(r, 1.0)\n return a, b }",
