@@ -315,8 +315,9 @@ static void test_stack_of_pieces(void **state) {
     arena_free(arena);
 }
 
-/* Arrays of bools are bytes: gcc does not vectorize what stores a _Bool. */
-static void test_arrays_of_bools(void **state) {
+/* Arrays of bools are bytes, since gcc does not vectorize what stores a _Bool, but of bools that
+ * come from wider elements. */
+static void test_folds_of_bools(void **state) {
     (void)state;
     static const char *const text[] = {
         "kernel columns(outer a0:100, inner a1:50) tile split 1 { b0: in bool[5000] b1: out "
@@ -324,10 +325,15 @@ static void test_arrays_of_bools(void **state) {
         "kernel rows(outer a0:20, inner a1:300) row split 1 { b0: in bool[6000] b1: out bool[20]"
         " b2: out bool[20] t0 = bool load b0[((a0*300)+a1)] t1 = bool reduce any t0"
         " t2 = bool reduce all t0 store b1[a0] = t1 store b2[a0] = t2 }",
+        "kernel compared(outer a0:20, inner a1:37) row split 1 { b0: in f32[740] b1: out bool[20]"
+        " b2: out bool[20] t0 = f32 load b0[((a0*37)+a1)] t1 = bool gt t0, 1.5:f32"
+        " t2 = bool lt t0, 1.5:f32 t3 = bool reduce any t1 t4 = bool reduce all t2"
+        " store b1[a0] = t3 store b2[a0] = t4 }",
     };
-    check_all(text, 2);
+    check_all(text, 3);
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
+    assert_int_equal(occurrences(source(arena, text[2]), "    int32_t q"), 2);
     for (int i = 0; i < 2; i++) {
         const char *code = source(arena, text[i]);
         assert_int_equal(occurrences(code, i ? "    uint8_t q" : "    uint8_t r"), i ? 2 : 1);
@@ -341,7 +347,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows),           cmocka_unit_test(test_padding_is_left_out),
         cmocka_unit_test(test_windows_that_turn), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_many_pieces),       cmocka_unit_test(test_arrays_of_bools),
+        cmocka_unit_test(test_many_pieces),       cmocka_unit_test(test_folds_of_bools),
         cmocka_unit_test(test_pieces_that_turn),  cmocka_unit_test(test_pieces_of_two_axes),
         cmocka_unit_test(test_columns),           cmocka_unit_test(test_rows_as_lanes),
         cmocka_unit_test(test_stack_of_points),   cmocka_unit_test(test_stack_of_pieces),

@@ -39,9 +39,18 @@ const char *c_array_type(const CKernel *c, cb_dtype dtype) {
     return c->e.target->type[dtype == CB_BOOL ? CB_U8 : dtype];
 }
 
+/* Lanes of a strip have bools as wide as what is compared, or vectors of them would be packed. */
+static bool is_wide_bool(const CKernel *c, const Expr *x) {
+    bool wide = false;
+    for (int b = 0; b < length(c->e.kernel->buffer); b++)
+        wide |= cb_dtype_size(c->e.kernel->buffer[b].dtype) > 1;
+    return wide && c->strip && x->dtype == CB_BOOL;
+}
+
 /* Of terms. Vector reductions take int where the value type is narrower. */
 static const char *term_type(CKernel *c, const Expr *x) {
     if (by_order(c, x)) return x->dtype == CB_F64 ? "int64_t" : "int32_t";
+    if (is_wide_bool(c, x)) return "int32_t";
     if (c->shape == SHAPE_ARRAY || (c->strip && x->dtype == CB_BOOL))
         return c_array_type(c, x->dtype);
     bool narrow = !is_float(x) && x->dtype != CB_I32 && x->dtype != CB_I64;
@@ -128,6 +137,10 @@ static const char *combined(CKernel *c, const Expr *x, Phrase a, Phrase b) {
     if (folds_lanes(c) && is_extreme(x))
         return arena_format(c->e.arena, "%s %c %s ? %s : %s", b.text, is_high(x) ? '>' : '<',
                             a.text, b.text, a.text);
+    if (is_wide_bool(c, x)) /* the row of the table, not its function of two _Bool */
+        return op_text_expand(c->e.arena, op_text_tokens(x->imm.i, CB_BOOL), CB_BOOL,
+                              (Phrase[]){a, b, {0}})
+            .text;
     return text_combine(&c->e, x, a, b).text;
 }
 
