@@ -360,8 +360,8 @@ static void slab_loops(CKernel *c, int pass) {
     long long part = (long long)round_up(SLAB_PART, c->strip);
     const char *rows = c->split ? "(end - begin)" : emit_size(e, e->kernel->inner_size);
     emit_line(e, "const int64_t all = %s * %lldL;", rows, (long long)c->slab);
-    emit_open(e, "for (int64_t part = 0; part < all; part += %lld)", part);
-    emit_line(e, "const int n = all - part < %lld ? (int)(all - part) : %lld;", part, part);
+    emit_open(e, "for (int64_t done = 0; done < all; done += %lld)", part);
+    emit_line(e, "const int n = all - done < %lld ? (int)(all - done) : %lld;", part, part);
     emit_declare(e, 0);
     c_begin_partials(c, pass);
     c_lane_loop(c, pass);
@@ -383,7 +383,7 @@ void c_slab_sweep(CKernel *c, int pass) {
     swap_accesses(c);
     c->flat = true;
     c->origin =
-        c->split ? arena_format(e->arena, "(begin * %lldL + part)", (long long)c->slab) : "part";
+        c->split ? arena_format(e->arena, "(begin * %lldL + done)", (long long)c->slab) : "done";
     c_collect(c, pass);
     slab_loops(c, pass);
     emit_close(e);

@@ -88,7 +88,7 @@ void c_address(Emit *e, const Access *access, int buffer, bool guarded, bool con
 Phrase c_row(Emit *e, const Expr *x) {
     const CKernel *c = kernel_of(e);
     bool array = c->shape == SHAPE_ARRAY;
-    if (c->slab) return text_atom(arena_format(e->arena, "row%u[part + l]", x->id));
+    if (c->slab) return text_atom(arena_format(e->arena, "row%u[done + l]", x->id));
     const char *text = array ? "l" : NULL;
     int64_t stride = array ? c->row_stride : 1;
     for (int axis = length(e->kernel->axis) - 1; axis >= e->kernel->outer_count; axis--) {

@@ -281,7 +281,7 @@ static int64_t run_of(const CKernel *c) {
  * waits. AVX2's masks are as slow as that. */
 static bool run_is_hidden(const CKernel *c, int64_t strip) {
     const Axis *axis = &c->e.kernel->axis[c->e.lane_axis];
-    bool cut = c->lanes || c->range || c->split, folds = length(c->e.info.reduce) > 0;
+    bool cut = c->lanes || c->range || c->split || c->slab, folds = length(c->e.info.reduce) > 0;
     return cpu_level() >= CPU_V4 && folds && !axis->varies && !cut && axis->size > strip / 2 &&
            axis->size % (strip / 2) != 0;
 }
@@ -395,12 +395,24 @@ static bool may_mask(const CKernel *c) {
     return !kernel_has_scan(kernel);
 }
 
+/* Of a slab: elements that are one for all columns are read one by one. */
+static bool reads_rows(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *x = kernel->expr[id];
+        bool row = x->op == EX_load && expr_uses_inner(kernel, x);
+        if (row && !expr_uses_axis(x, c->e.lane_axis)) return true;
+    }
+    return false;
+}
+
 /* Lanes of the tail are left out by a mask where their number is not in the text. */
 static void choose_masks(CKernel *c) {
-    if (!c->strip || !c->tail || c->slab || !may_mask(c)) return;
+    if (!c->strip || !c->tail || (c->slab && reads_rows(c)) || !may_mask(c)) return;
     c->hides_run = run_is_hidden(c, c->strip);
     c->masks_wide = widest(c, c->e.lane_axis) > (int64_t)sizeof(float);
-    c->masked = c->hides_run || c->e.kernel->axis[c->e.lane_axis].varies;
+    int along = c->slab ? c->e.kernel->outer_count : c->e.lane_axis;
+    c->masked = c->hides_run || c->e.kernel->axis[along].varies;
 }
 
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out) {
