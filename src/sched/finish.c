@@ -5,7 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_PART = 3 }; /* elements of rows that are walked one by one: two are as dear as four */
+enum {
+    PART_LEAST = 3,  /* elements of rows that are walked one by one, */
+    PART_BYTES = 12, /* and bytes, at the least */
+    PART_DEAR = 4    /* elements of one, of which vectors are mostly empty */
+};
 
 /* ---- merging axes ---------------------------------------------------------------------------- */
 
@@ -165,23 +169,40 @@ static bool is_plain_walk(Kernel *kernel, int axis) {
     return true;
 }
 
-/* Whether the rows are parts of longer ones, side by side: vectors of them go on into what lies
- * between (codegen/c/whole.c), where lanes across the rows would gather and scatter. */
-static bool goes_along_parts(const Schedule *s, Kernel *kernel, int last) {
-    int64_t low[EXPR_AXES], high[EXPR_AXES], stride;
-    bool parts = false;
+/* Of a load, or -1: how far rows along the last axis, which it reads one by one, lie apart where
+ * there is more between them; 0: they go on, or are the same. */
+static int64_t apart(Kernel *kernel, const Expr *load, int last) {
+    int64_t along, rows;
     Expr *rest;
-    if (axis_typical(kernel, last) < LEAST_PART || kernel->axis[last].varies) return false;
-    if (length(kernel_edges(kernel, last, s->arena))) return false;
+    if (load->input_count > 1 || !index_linear(kernel, load->input[0], last, &along, &rest))
+        return -1;
+    if (along > 1 || !index_linear(kernel, rest, last - 1, &rows, &rest)) return -1;
+    return along && rows != kernel->axis[last].size ? rows : 0;
+}
+
+/* Whether the rows are parts of longer ones, side by side: vectors of them go on into what lies
+ * between (codegen/c/whole.c), where lanes across the rows would gather and scatter. Not where a
+ * vector would be mostly of that, unless it gathers more: much is computed for a few points, which
+ * compilers take apart in registers (c_gathers_rows). */
+static bool goes_along_parts(const Schedule *s, Kernel *kernel, int last) {
+    int64_t low[EXPR_AXES], high[EXPR_AXES], size = kernel->axis[last].size, bytes = 8, cost = 0;
+    bool parts = false, registers = true;
+    if (kernel->axis[last].varies || length(kernel_edges(kernel, last, s->arena))) return false;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
+        if (e->op < OP_COUNT && e->op != OP_constant) cost += op_info(e->op)->cost;
         if (e->op != EX_load) continue;
-        bool plain = e->input_count == 1 && index_linear(kernel, e->input[0], last, &stride, &rest);
-        if (!plain || stride > 1) return false;
-        parts |= stride == 1 && expr_uses_axis(rest, last - 1) &&
-                 !index_continues(kernel, e->input[0], last - 1, last);
+        int64_t rows = apart(kernel, e, last),
+                own = (int64_t)cb_dtype_size(kernel->buffer[e->imm.i].dtype);
+        if (rows < 0) return false;
+        parts |= rows > 0;
+        registers &= rows <= 4 || rows == 8;
+        if (own < bytes) bytes = own;
     }
-    return parts && kernel_bounds_rows(kernel, last, kernel_whole_row(kernel, last), low, high);
+    bool short_part = size < PART_LEAST || size * bytes < PART_BYTES;
+    bool dear = size <= PART_DEAR && registers && cost >= DEAR_POINT;
+    return parts && !short_part && !dear &&
+           kernel_bounds_rows(kernel, last, kernel_whole_row(kernel, last), low, high);
 }
 
 /* A last axis that is short and could not be merged would be the lanes' own: made inner, it becomes

@@ -7,7 +7,6 @@
 #include "sched/schedule.h"
 
 enum {
-    DEAR_POINT = 10,             /* additions: an exponential */
     MOST_VARYING_ROWS = 1 << 12, /* a row that varies may be short in so many of them */
     BIN_SHARE = 4,               /* points for each bin of each chunk that adds to bins, at least */
     BIN_CHUNKS = 64,             /* and no more chunks than this */

@@ -38,6 +38,36 @@ static void short_last_axes(void **state) {
     executable_free(e);
 }
 
+/* Parts of rows: lanes along them, and across them where they are a few bytes, or dear and taken
+ * apart in registers. */
+static void parts_of_rows(void **state) {
+    static const struct {
+        const char *dtype, *size, *graph;
+        int part;
+        bool across;
+    } cases[] = {
+        {"f32", "7", "neg(slice(x, 1, 1, 4))", 3, false},
+        {"f32", "7", "neg(slice(x, 1, 1, 3))", 2, true},
+        {"f32", "8", "sigmoid(slice(x, 1, 1, 5))", 4, true},
+        {"f32", "7", "sigmoid(slice(x, 1, 1, 5))", 4, false},
+        {"f32", "8", "sigmoid(slice(x, 1, 1, 6))", 5, false},
+        {"u8", "12", "neg(slice(x, 1, 1, 11))", 10, true},
+        {"u8", "20", "neg(slice(x, 1, 1, 14))", 13, false},
+        {"f32", "15", "neg(slice(x, 1, 1, 14, 2))", 7, true},
+    };
+    bool generated = *(const bool *)*state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "graph(x: %s[100, %s]) { return %s }", cases[i].dtype,
+                 cases[i].size, cases[i].graph);
+        Executable *e = executable_of(state, text, NULL);
+        const Plan *plan = executable_plan(e);
+        assert_int_equal(plan->kernel[0]->outer_size,
+                         generated && cases[i].across ? 100 : 100 * cases[i].part);
+        executable_free(e);
+    }
+}
+
 /* Products of complex numbers, whose parts lie side by side: generated code has its lanes along the
  * numbers. */
 static void stacks_along_a_short_last_axis(void **state) {
@@ -221,6 +251,7 @@ static int run_engine(bool generate) {
     void *state = &generate;
     const struct CMUnitTest tests[] = {
         ONE(short_last_axes),
+        ONE(parts_of_rows),
         ONE(stacks_along_a_short_last_axis),
         ONE(stacks_of_many),
         ONE(repeats_along_a_short_last_axis),

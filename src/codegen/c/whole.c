@@ -2,9 +2,15 @@
  * go by one vector, where 8, 4 and 2 go by themselves. The last rows, and those that a thread has
  * only a part of, go lane by lane.
  *
- *     if (n == 14 && high - item >= 28 && (a0 < 511 || a1 < 13)) {
- *         enum { n = 16 };
- *         for (int l = 0; l < n; l++) ...
+ *     int64_t rows = (high - item) / 14 - 1;
+ *     if (rows > 13 - a1 + 1) rows = 13 - a1 + 1;
+ *     if (!(a0 <= 510) && rows > 12 - a1 + 1) rows = 12 - a1 + 1;
+ *     if (n == 14 && rows > 0) {
+ *         for (int64_t row = 0; row < rows; row++) {
+ *             const int64_t a1 = first + row;
+ *             enum { n = 16 };
+ *             for (int l = 0; l < n; l++) ...
+ *         }
  *     }
  *     else ... */
 #include "codegen/c/kernel.h"
@@ -48,35 +54,57 @@ void c_choose_whole(CKernel *c) {
     c->scalar = true; /* what is left: one row of many */
 }
 
-/* Which rows are whole in memory: by the first axis that says so of all that follow. */
-static void put_bounds(const CKernel *c, Buffer *text, bool high) {
+/* Whether rows are whole in memory by a coordinate of the first `axes` axes; false: all are. */
+static bool put_bounds(const CKernel *c, Buffer *text, int axes, bool high) {
     Emit *e = (Emit *)&c->e;
-    bool all = false;
     for (int a = 0; a < e->lane_axis && !kernel_varies(e->kernel); a++) {
         const Expr *axis = expr_axis(e->kernel, a);
-        all |= high ? c->row_high[a] >= axis->high : c->row_low[a] <= axis->low;
+        if (high ? c->row_high[a] >= axis->high : c->row_low[a] <= axis->low) return false;
     }
-    for (int a = 0; a < e->lane_axis && !all; a++) {
-        const char *bound = emit_size(e, high ? c->row_high[a] : c->row_low[a]);
-        putf(text, "%s%sa%d %s %s", a ? "" : " && ", a ? " || " : "(", a,
-             high ? "<=" : ">=", bound);
-    }
-    if (!all) put(text, ")");
+    put(text, "(");
+    for (int a = 0; a < axes; a++)
+        putf(text, "%sa%d %s %s", a ? " || " : "", a,
+             high ? "<=" : ">=", emit_size(e, high ? c->row_high[a] : c->row_low[a]));
+    put(text, ")");
+    return true;
+}
+
+/* How many rows follow one another along the axis before that are whole, the last one of a range
+ * left out. */
+static void count_rows(CKernel *c) {
+    Emit *e = &c->e;
+    int before = e->lane_axis - 1;
+    long long size = (long long)e->kernel->axis[e->lane_axis].size;
+    const char *last = emit_size(e, expr_axis(e->kernel, before)->high);
+    Buffer others = buffer_new(e->arena);
+    emit_line(e, "int64_t rows = (high - item) / %lld%s;", size,
+              size == c->whole_points ? "" : " - 1");
+    emit_line(e, "if (rows > %s - a%d + 1) rows = %s - a%d + 1;", last, before, last, before);
+    if (!put_bounds(c, &others, before, true)) return;
+    const char *end = emit_size(e, c->row_high[before]);
+    const char *unless = before ? arena_format(e->arena, "!%s && ", buffer_text(&others)) : "";
+    emit_line(e, "if (%srows > %s - a%d + 1) rows = %s - a%d + 1;", unless, end, before, end,
+              before);
 }
 
 void c_item_of_whole_rows(CKernel *c) {
     Emit *e = &c->e;
     CKernel *whole = c->whole_row;
-    int64_t size = e->kernel->axis[e->lane_axis].size;
-    Buffer text = buffer_new(e->arena);
-    putf(&text, "n == %lld", (long long)size);
-    if (size != c->whole_points) putf(&text, " && high - item >= %lld", 2 * (long long)size);
-    put_bounds(c, &text, false);
-    put_bounds(c, &text, true);
+    int before = e->lane_axis - 1;
+    long long size = (long long)e->kernel->axis[e->lane_axis].size;
+    Buffer text = buffer_new(e->arena), low = buffer_new(e->arena);
+    count_rows(c);
+    putf(&text, "n == %lld && rows > 0", size);
+    if (put_bounds(c, &low, e->lane_axis, false)) putf(&text, " && %s", buffer_text(&low));
     emit_open(e, "if (%s)", buffer_text(&text));
-    whole->e.indent = e->indent;
+    emit_line(e, "const int64_t first = a%d;", before);
+    emit_open(e, "for (int64_t row = 0; row < rows; row++)");
+    emit_line(e, "const int64_t a%d = first + row;", before);
     emit_line(e, "enum { n = %lld };", (long long)c->whole_points);
+    whole->e.indent = e->indent;
     c_item(whole);
+    emit_close(e);
+    emit_line(e, "item += (rows - 1) * %lld, at%d += rows - 1;", size, before);
     emit_close(e);
     emit_open(e, "else");
     c_item(c);
