@@ -288,8 +288,10 @@ void c_end_partials(CKernel *c, int pass) {
         Phrase partial = text_atom(arena_format(c->e.arena, "q%u%s", x->id, lane));
         Phrase name = reduce_name(c, x);
         if (c->strip) fold_lanes(c, x);
-        if (c->slab) emit_line(&c->e, "for (int l = 0; l < %lld; l++)", (long long)c->slab);
-        emit_line(&c->e, "%s = %s;", name.text, combined(c, x, name, partial));
+        const char *each = !c->slab ? ""
+                                    : arena_format(c->e.arena, "for (int l = 0; l < %lld; l++) ",
+                                                   (long long)c->slab);
+        emit_line(&c->e, "%s%s = %s;", each, name.text, combined(c, x, name, partial));
     }
 }
 
