@@ -43,7 +43,7 @@ static const char *const whole[] = {
     "kernel windows(outer a0:40, outer a1:7, inner a2:2, inner a3:2) tile split 1 {"
     " b0: in f32[1120] b1: out f32[280] t0 = f32 load b0[((((a0*28)+(a1*2))+(a2*14))+a3)]"
     " t1 = f32 reduce amax t0 store b1[((a0*7)+a1)] = t1 }",
-    "kernel pieces(outer a0:40, outer a1:5) tile split 1 { b0: in f32[120] b1: in f32[160]"
+    "kernel pieces(outer a0:40, outer a1:5) tile split 1 { b0: in f32[240] b1: in f32[160]"
     " b2: out f32[200] t0 = bool lt [a0], 20:i64 t1 = bool ge [a0], 20:i64"
     " t2 = f32 load b0[((a0*6)+a1)] if t0 t3 = f32 load b1[(((a0*8)+a1)+-160)] if t1"
     " t4 = f32 where t0, t2, t3 store b2[((a0*5)+a1)] = t4 }",
