@@ -6,9 +6,9 @@
 #include <string.h>
 
 enum {
-    PART_LEAST = 3,  /* elements of rows that are walked one by one, */
-    PART_BYTES = 12, /* and bytes, at the least */
-    PART_DEAR = 4    /* elements of one, of which vectors are mostly empty */
+    PART_LEAST = 3, /* elements of rows that are walked one by one, */
+    PART_BYTES = 9, /* and bytes, at the least */
+    PART_DEAR = 4   /* elements of one, of which vectors are mostly empty */
 };
 
 /* ---- merging axes ---------------------------------------------------------------------------- */
