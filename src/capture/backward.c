@@ -22,7 +22,8 @@ typedef struct Kept {
 
 /* ---- what calls share ------------------------------------------------------------------------ */
 
-static void list_roots(Backward *backward, const Entry *entry, const int *root) {
+static void list_roots(Backward *backward, const Entry *entry, const Joint *joint) {
+    const int *root = joint->root;
     backward->roots = length(root);
     backward->root = arena_new_array(backward->arena, BackwardRoot, length(root) + 1);
     for (int i = 0; i < length(root); i++) {
@@ -30,7 +31,7 @@ static void list_roots(Backward *backward, const Entry *entry, const int *root) 
         Site site = op ? op->site : (Site){0};
         site.path = NULL; /* which is the trace's */
         backward->root[i] = (BackwardRoot){root[i], op ? op->op : OP_backward, site,
-                                           entry->trace->value[root[i]].meta};
+                                           entry->trace->value[root[i]].meta, joint->behind[i]};
     }
 }
 
@@ -72,7 +73,7 @@ static void describe(Backward *backward, const Entry *entry, const Joint *joint)
         backward->source[i] = joint->source[i];
         backward->from[i] = joint->from[i];
     }
-    list_roots(backward, entry, joint->root);
+    list_roots(backward, entry, joint);
     list_inputs(backward, entry);
     list_strides(backward, entry->trace);
 }
@@ -222,7 +223,13 @@ static bool keep_inputs(Kept *kept, Tensor *const *value, const int64_t *argumen
 }
 
 static bool go_back(void *state, Tensor *const *given, Tensor **out);
-static const TogetherSteps steps = {go_back, kept_free};
+
+static bool is_behind(const void *state, int k, int before) {
+    const Kept *kept = state;
+    return kept->backward->root[before].behind & backward_bit(k);
+}
+
+static const TogetherSteps steps = {go_back, is_behind, kept_free};
 
 static History *follow(Kept *kept, Tensor *const *value) {
     const Backward *backward = kept->backward;

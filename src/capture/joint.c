@@ -49,7 +49,7 @@ static int *list_sources(const Recording *recording) {
     return source;
 }
 
-/* The roots that a gradient by this source comes from. */
+/* The roots that a gradient by this value comes from. */
 static uint64_t roots_of(Recording *recording, const Joint *joint, int source, int nodes) {
     const Graph *graph = recording->graph;
     uint64_t roots = 0;
@@ -64,6 +64,15 @@ static uint64_t roots_of(Recording *recording, const Joint *joint, int source, i
 }
 
 /* The gradients of the roots, each with an input for its own, by all sources. */
+/* An equal root is another tensor, and no gradient comes from one to the other. */
+static uint64_t roots_behind(Recording *recording, const Joint *joint, int i, int nodes) {
+    uint64_t behind = roots_of(recording, joint, joint->root[i], nodes);
+    const Node *node = functional_node(recording, joint->root[i]);
+    for (int k = 0; k < length(joint->root); k++)
+        if (functional_node(recording, joint->root[k]) == node) behind &= ~backward_bit(k);
+    return behind;
+}
+
 static bool add_gradients(Recording *recording, Joint *joint) {
     Graph *graph = recording->graph;
     const int *source = list_sources(recording);
@@ -77,6 +86,8 @@ static bool add_gradients(Recording *recording, Joint *joint) {
     }
     int nodes = length(graph->node);
     joint->graph.given = roots;
+    for (int i = 0; i < roots; i++)
+        push(recording->trace->arena, joint->behind, roots_behind(recording, joint, i, nodes));
     joint->graph.budget = option_int(OPTION_memory_budget) / 100.0;
     if (!functional_gradients(recording, root, given, roots, source, sources, gradient))
         return false;

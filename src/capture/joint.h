@@ -11,6 +11,7 @@ struct Joint {
     int *root;   /* vec: values of the trace that are given gradients */
     int *source; /* vec: those that get some, as graph.gradient lists them */
     uint64_t *from; /* vec: by source, the roots that depend on it (backward_bit) */
+    uint64_t *behind; /* vec: by root, those that were computed from it */
     JointGraph graph;
     BackwardGraph backward; /* once it is compiled; graph NULL: not, or taken over */
 };
@@ -20,6 +21,7 @@ typedef struct BackwardRoot { /* a result */
     Op op; /* that gave it */
     Site site;
     Meta meta;
+    uint64_t behind; /* as Joint.behind */
 } BackwardRoot;
 
 /* Of root i, in sets of them; all behind the 63rd one are one. */

@@ -423,6 +423,30 @@ static bool refuse_promise(const TapeNode *node) {
 }
 
 /* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
+/* x and something that was gone over are results of one compiled call, which does not know the
+ * gradient of the one by the other. */
+static bool is_passed_by(const TapeWalk *walk, const Tensor *x) {
+    const TapeNode *node = x->history ? tape_node(x) : NULL;
+    if (!node || node->kind != TAPE_PART || number_of(walk, node->producer[0]) < 0) return false;
+    const TapeNode *whole = node->producer[0];
+    bool passed = false;
+    for (int i = 0; i < length(walk->order); i++) {
+        const TapeNode *part = walk->order[i].node;
+        if (part->kind == TAPE_PART && part->producer[0] == whole)
+            passed |= whole->steps->is_behind(whole->state, part->part, node->part);
+    }
+    return passed;
+}
+
+static bool refuse_passed(const GoingBack *back, const Tensor *x) {
+    fail(CB_ERR_ARGUMENT,
+         "%s: the gradient by a result of a compiled function (%s:%d) of another result of the "
+         "same call: compile it with \"backward=tape\"",
+         back->what, tape_node(x)->site.file ? tape_node(x)->site.file : "?",
+         tape_node(x)->site.line);
+    return false;
+}
+
 static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack *back,
                       Tensor **out) {
     walk->seen = map_new(walk->arena);
@@ -443,6 +467,8 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
         int number = number_of_tensor(walk, back->wrt[k]);
         Tensor *gradient = number >= 0 ? walk->order[number].gradient : NULL;
         out[k] = gradient ? kept(walk, gradient) : NULL;
+        if (number < 0 && is_passed_by(walk, back->wrt[k]))
+            return refuse_passed(back, back->wrt[k]);
         if (gradient && !out[k]) return false;
     }
     return true;

@@ -27,6 +27,7 @@ typedef struct TogetherSteps {
     /* given[k]: the gradient of result k, contiguous; NULL: none came. out[i]: by source i, in the
      * scope; NULL: none. False with an error. */
     bool (*go_back)(void *state, Tensor *const *given, Tensor **out);
+    bool (*is_behind)(const void *state, int k, int before); /* result k, of this other one */
     void (*free)(void *state);
 } TogetherSteps;
 /* The history of what computed them from sources, whose histories it holds on to; state is taken

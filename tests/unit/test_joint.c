@@ -293,6 +293,29 @@ static void no_second_order(void **state) {
     cb_function_free(tape);
 }
 
+static int three(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_exp(cb_mul(in[0], w));
+    out[1] = cb_sum(cb_mul(out[0], out[0]));
+    out[2] = cb_exp(cb_mul(in[0], w));
+    return 3;
+}
+
+/* Of what was computed from it; of what was not, there is none, as in eager. */
+static void no_gradient_by_a_result(void **state) {
+    (void)state;
+    begin();
+    cb_tensor *out[3], *by[2], *g[2] = {w, w}, *x = cb_randn(cb_dims(4, 4));
+    cb_function *fast = cb_compile_n(three, NULL, VM);
+    assert_int_equal(cb_call_n(fast, &x, 1, out, 3), 3);
+    REFUSES(cb_grad(cb_mul(out[1], 2), NULL, &out[0], 1, g), CB_ERR_ARGUMENT,
+            "of another result of the same call");
+    by[0] = out[1], by[1] = out[2];
+    assert_int_equal(cb_grad(cb_sum(out[0]), NULL, by, 2, g), CB_OK);
+    assert_true(!g[0] && !g[1]);
+    cb_function_free(fast);
+}
+
 /* Without gradients wanted there is no history, and nothing is saved. */
 static void none_where_none_is_wanted(void **state) {
     (void)state;
@@ -452,6 +475,7 @@ int main(void) {
         TEST(outlives_the_function),
         TEST(writes_are_noticed),
         TEST(no_second_order),
+        TEST(no_gradient_by_a_result),
         TEST(none_where_none_is_wanted),
         TEST(less_memory),
         TEST(greatest_elements),
