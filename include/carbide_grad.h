@@ -15,8 +15,9 @@
  * Inside of a compiled function, cb_backward is part of the graph, and so is what is done with the
  * gradients; what it went back over may be gone back over again there, as in eager. When the
  * function has returned, a tensor of it that was gone back over has no history, unless the call ran
- * op by op. What else it leaves with a history may be gone back over from outside: its gradients
- * are compiled, too, when that happens first, and have none of their own (docs/capture.md). */
+ * op by op. What else it leaves with a history may be gone back over from outside, or inside behind
+ * a value that was asked for: its gradients are compiled, too, when that happens first, and have
+ * none of their own (docs/capture.md). */
 #ifndef CARBIDE_GRAD_H
 #define CARBIDE_GRAD_H
 
@@ -35,8 +36,9 @@ CB_API bool cb_requires_grad(const cb_tensor *x); /* true of what is computed fr
 CB_API cb_status cb_backward(cb_tensor *y, cb_tensor *gradient);
 
 /* torch.autograd.grad: the gradients of y by count tensors, which may be results on the way, into
- * out; NULL where y does not depend on one. Nothing is added to anything. They have no history,
- * like a number that was typed in. */
+ * out; NULL where y does not depend on one, an error where both are results of one call of a
+ * compiled function. Nothing is added to anything. They have no history, like a number that was
+ * typed in. */
 CB_API cb_status cb_grad(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wrt, int count,
                          cb_tensor **out);
 

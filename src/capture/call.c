@@ -240,8 +240,11 @@ bool call_event(Call *call, Reason reason) {
     if (!call->at) return true;
     if (call->mode == CALL_REPLAYS && !call_at_event(call)) return !call->failed;
     char why[DETAIL_BYTES];
-    if (call->mode == CALL_RECORDS && call_keeps_history(call, NULL, 0, why))
+    if (call->mode == CALL_RECORDS && !joint_may_follow(call->recording) &&
+        call_keeps_history(call, NULL, 0, why))
         return call_needs_tape(call, why);
+    if (call->mode == CALL_REPLAYS && joint_is_promised(call->entry, call->value))
+        return call_needs_tape(call, promise_followed);
     segment_before_writes(call, NULL);
     cb_status before = cb_error_status();
     bool launches = call->mode == CALL_REPLAYS && may_launch(call);
@@ -288,8 +291,7 @@ static bool complete(Call *call, Tensor **output, int count, cb_status before) {
         if (!call->entry) return not_compiled(call, before);
         call->trace = call->entry->trace;
     }
-    if (call->entry->backward && joint_is_promised(call->entry, call->value))
-        return call_needs_tape(call, promise_followed);
+    if (joint_is_promised(call->entry, call->value)) return call_needs_tape(call, promise_followed);
     segment_note_next(call);
     segment_before_writes(call, NULL);
     if (may_launch(call))

@@ -278,16 +278,20 @@ Entry *entry_widest(Entry *entry) {
     return entry;
 }
 
+static bool has_all(const int *list, const int *other) {
+    bool all = true;
+    for (int i = 0; i < length(other) && all; i++) {
+        all = false;
+        for (int k = 0; k < length(list) && !all; k++) all = list[k] == other[i];
+    }
+    return all;
+}
+
 /* Whether what crosses the end of the other one does so here, too. Of two that were recorded at
  * once the one that lets less cross may come later. */
 static bool crosses_all(const Trace *trace, const Trace *other) {
-    bool all = true;
-    for (int i = 0; i < length(other->escaped) && other->goes_on && all; i++) {
-        all = false;
-        for (int k = 0; k < length(trace->escaped) && !all; k++)
-            all = trace->escaped[k] == other->escaped[i];
-    }
-    return all;
+    return !other->goes_on ||
+           (has_all(trace->escaped, other->escaped) && has_all(trace->leads, other->leads));
 }
 
 /* True when every call that `other` takes is one for the entry, too. */

@@ -546,8 +546,9 @@ cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_coun
                         const Attrs *attrs);
 cb_tensor *call_expects_two(cb_operand a, cb_operand b, Op op, Tracer *tracer);
 /* replay.c: OP_backward of {y, its gradient or NULL} is what the trace goes on with, or another
- * one does. False: the call records now, or is eager. */
-bool call_replays_backward(Call *call, const cb_operand *input);
+ * one does. False: the call records now, or is eager; or, with *ends, the trace, or another one,
+ * ends before it. */
+bool call_replays_backward(Call *call, const cb_operand *input, bool *ends);
 /* A call begins with an entry to replay, or NULL to record; false: no memory to
  * record. */
 bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
@@ -606,8 +607,9 @@ void shell_adopt(Tensor *shell, Tensor *made); /* takes its storage, strides and
 /* promise.c. Nothing is recorded any more: what lives of left segments gets the history that it had
  * in eager, where it can be computed. */
 void segment_keep_promises(Call *call);
-/* Something of a left segment lives that has a history and was not gone back over. */
-bool segment_keeps_history(const Call *call);
+/* Something of a left segment lives that was not gone back over, and whose history cannot be had
+ * any more. */
+bool segment_keeps_history(Call *call);
 
 /* number.c. Whether the numbers in which traces that resemble each other differ may be. */
 bool numbers_may_differ(const Trace *a, const Trace *b);

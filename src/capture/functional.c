@@ -41,14 +41,16 @@ bool functional_follows(Recording *recording, const Node *node) {
     return recording->followed[node->id];
 }
 
-int functional_outside(Recording *recording, const Node *node) {
+int functional_outside(Recording *recording, const Node *node, int but) {
     const Graph *graph = recording->graph;
     int nodes = length(graph->node);
     bool *reached = arena_new_array(graph->arena, bool, nodes + 1);
     for (int i = 0; i < length(recording->foreign); i++) {
+        int value = recording->foreign[i].value;
+        if (value == but) continue;
         reached[recording->foreign[i].node->id] = true;
         grad_reach(graph, 0, nodes, reached);
-        if (reached[node->id]) return recording->foreign[i].value;
+        if (reached[node->id]) return value;
     }
     return NO_VALUE;
 }

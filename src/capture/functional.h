@@ -83,8 +83,9 @@ bool functional_gradients(Recording *recording, Node *const *y, Node *const *g, 
                           const int *value, int count, Node **gradient);
 /* Do gradients go back from the node to a leaf, or to what is foreign? */
 bool functional_follows(Recording *recording, const Node *node);
-/* The first value with a history of ops outside that the node's gradient leads to, or NO_VALUE. */
-int functional_outside(Recording *recording, const Node *node);
+/* The first value with a history of ops outside, but this one, that the node's gradient leads to,
+ * or NO_VALUE. */
+int functional_outside(Recording *recording, const Node *node, int but);
 /* Does a gradient by the node of this tracked result miss some of its uses, or have others'? */
 bool functional_shares(Recording *recording, int value);
 /* A gradient as the next value. */
@@ -119,6 +120,9 @@ Tensor *record_apply(Call *call, Op op, const cb_operand *input, int input_count
 Tensor *record_assign(Call *call, Tensor *target, const cb_operand *value);
 /* OP_backward of {y, its gradient or NULL}. False: an error, or the call is eager. */
 bool record_backward(Call *call, const GoingBack *back, const cb_operand *input);
+/* Gradients of y, which the recording computes, are to go on to what was computed before it, and
+ * may. */
+bool record_leads_outside(Call *call, const GoingBack *back);
 /* The tensors from outside that require a gradient, each by one name: a vec. */
 int *record_leaves(const Recording *recording);
 int record_value(Call *call, Tensor *x); /* its number; < 0: error or no memory */

@@ -12,7 +12,7 @@
  *
  * What has a history when the call ends, and was not gone back over, cannot come from a graph: such
  * a call runs op by op, with the tape. */
-#include "capture/functional.h"
+#include "capture/joint.h"
 
 #include "base/memory.h"
 #include "eager/tape.h"
@@ -128,6 +128,7 @@ bool call_follows_history(Call *call, int v) {
     if (given) snprintf(name, sizeof name, "input %d", v);
     history_describe(name, call->value[v], what, sizeof what);
     if (given && !function->options.fullgraph) atomic_store(&function->follows_inputs, true);
+    if (call->resumed) return call_needs_tape(call, what); /* it may be of a segment before */
     return call_break(call, REASON_gradients, what);
 }
 
@@ -169,20 +170,58 @@ bool call_writes_result(Call *call, int target) {
 
 /* ---- going back ------------------------------------------------------------------------------ */
 
-bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
-    Call *call = call_interrupted(tracer);
+static void meet_all(Call *call, const GoingBack *back) {
     call_meet(call, back->y);
     call_meet(call, back->given);
     for (int k = 0; k < back->count; k++) call_meet(call, back->wrt[k]);
+}
+
+/* The tape may go over what was compiled: to leaves, and to other tensors from outside. What the
+ * call computed on the way was left behind there. */
+static bool tape_may_go(const Call *call, const GoingBack *back) {
+    bool may = joint_wanted(call->function) && !call->function->options.fullgraph && !back->graph;
+    for (int k = 0; k < back->count; k++)
+        may &=
+            call_traced(call, back->wrt[k]) == NO_VALUE && back->wrt[k]->trace != call->left_serial;
+    return may;
+}
+
+/* y comes from before, with a history. */
+static bool begins_outside(const Call *call, const Tensor *y) {
+    return call_traced(call, y) == NO_VALUE && tape_kind(y, call->grad) == HISTORY_FOREIGN &&
+           !tape_is_promised(y);
+}
+
+/* Over several graphs goes the tape: what was recorded ends here, and is compiled with its way
+ * back; another graph begins behind. */
+static bool go_back_over(Call *call, const GoingBack *back, Tensor **out) {
+    if (!call_event(call, REASON_goes_back_over)) return false;
+    if (call->mode == CALL_IS_EAGER) return false; /* it does it */
+    meet_all(call, back);
+    return tape_is_promised(back->y) ? call_needs_tape(call, promise_followed) && false
+                                     : tape_go_back(back, out);
+}
+
+bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
+    Call *call = call_interrupted(tracer);
+    meet_all(call, back);
     if (call->stale && !tracer->disabled && !segment_renew(call)) return false;
     if (call->refused) return false;
     const cb_operand input[] = {cb_operand_tensor(back->y), cb_operand_tensor(back->given)};
+    bool may = tape_may_go(call, back), ends = may;
+    if (may && begins_outside(call, back->y)) return go_back_over(call, back, out);
     if (tracer->disabled || (call->exposed.count && expose_meets(call, input, 2)))
         return leave_to_tape(call);
     call->back = back;
-    bool done = call->mode == CALL_REPLAYS && call_replays_backward(call, input);
-    if (!done && call->mode == CALL_RECORDS) done = record_backward(call, back, input);
-    return done && hand_out(call, &call->trace->op[call->at - 1], out);
+    if (call->mode == CALL_REPLAYS) {
+        if (call_replays_backward(call, input, &ends))
+            return hand_out(call, &call->trace->op[call->at - 1], out);
+        if (ends) return go_back_over(call, back, out);
+    }
+    if (call->mode != CALL_RECORDS) return false;
+    if (may && record_leads_outside(call, back)) return go_back_over(call, back, out);
+    return record_backward(call, back, input) &&
+           hand_out(call, &call->trace->op[call->at - 1], out);
 }
 
 /* ---- fullgraph: without the function -------------------------------------------------------- */

@@ -26,11 +26,12 @@ static bool is_listed(const int *list, int v) {
 
 static void list_roots(Joint *joint, const Recording *recording, int done) {
     const Trace *trace = recording->trace;
-    for (int k = 0; k < trace_result_count(trace); k++) {
+    for (int k = 0; k < trace_result_count(trace) && !trace->goes_on; k++) {
         int v = trace_result(trace, k);
         if (v >= 0 && trace_has_history(trace, v, done) && !is_listed(joint->root, v))
             push(trace->arena, joint->root, v);
     }
+    for (int i = 0; i < length(trace->leads); i++) push(trace->arena, joint->root, trace->leads[i]);
 }
 
 /* What has a history outside and was written to is not what that is of; NO_VALUE: nothing. */
@@ -63,7 +64,6 @@ static uint64_t roots_of(Recording *recording, const Joint *joint, int source, i
     return roots;
 }
 
-/* The gradients of the roots, each with an input for its own, by all sources. */
 /* An equal root is another tensor, and no gradient comes from one to the other. */
 static uint64_t roots_behind(Recording *recording, const Joint *joint, int i, int nodes) {
     uint64_t behind = roots_of(recording, joint, joint->root[i], nodes);
@@ -73,6 +73,7 @@ static uint64_t roots_behind(Recording *recording, const Joint *joint, int i, in
     return behind;
 }
 
+/* The gradients of the roots, each with an input for its own, by all sources. */
 static bool add_gradients(Recording *recording, Joint *joint) {
     Graph *graph = recording->graph;
     const int *source = list_sources(recording);
@@ -85,9 +86,9 @@ static bool add_gradients(Recording *recording, Joint *joint) {
         given[i] = graph_input(graph, &recording->trace->value[joint->root[i]].meta);
     }
     int nodes = length(graph->node);
-    joint->graph.given = roots;
     for (int i = 0; i < roots; i++)
         push(recording->trace->arena, joint->behind, roots_behind(recording, joint, i, nodes));
+    joint->graph.given = roots;
     joint->graph.budget = option_int(OPTION_memory_budget) / 100.0;
     if (!functional_gradients(recording, root, given, roots, source, sources, gradient))
         return false;
@@ -106,26 +107,30 @@ bool joint_wanted(const Function *function) {
            options->backend != BACKEND_EAGER;
 }
 
+bool joint_may_follow(const Recording *recording) {
+    return recording->joins && find_written_outside(recording) == NO_VALUE;
+}
+
 bool joint_record(Call *call) {
     Recording *recording = call->recording;
     cb_status before = cb_error_status();
     call->outside = NO_VALUE;
     if (!recording->joins || RECORD_GUARD(recording)) return false;
     Joint *joint = arena_new_array(recording->graph->arena, Joint, 1);
-    int inputs = length(recording->graph->input);
-    list_roots(joint, recording, call->at);
+    int inputs = length(recording->graph->input), ops = length(recording->trace->op);
+    list_roots(joint, recording, ops);
     call->outside = find_written_outside(recording);
     bool done = call->outside == NO_VALUE && joint->root && add_gradients(recording, joint);
     if (!done && before == CB_OK) cb_clear_error(); /* who goes back op by op says it */
     if (!done) truncate_to(recording->graph->input, inputs);
     if (done) recording->joint = joint;
-    if (done) recording->trace->draws = trace_draws(recording->trace, call->at, call->argument);
+    if (done) recording->trace->draws = trace_draws(recording->trace, ops, call->argument);
     return done;
 }
 
 bool joint_is_promised(const Entry *entry, Tensor *const *value) {
     const Backward *backward = entry->backward;
-    for (int i = 0; i < backward->sources; i++)
+    for (int i = 0; backward && i < backward->sources; i++)
         if (tape_is_promised(value[backward->source[i]])) return true;
     return false;
 }

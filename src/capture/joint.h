@@ -71,9 +71,11 @@ void backward_drop(History *kept);                  /* with the histories that n
  * leads back from them becomes part of the recording. False: it cannot, or is not to; call->outside
  * is then what was to blame, or NO_VALUE. */
 bool joint_record(Call *call);
+/* What it computes with a history may be led back to, where it ends. */
+bool joint_may_follow(const Recording *recording);
 bool joint_wanted(const Function *function);
-/* What the entry's results lead back to is, in this call, something that nobody can go back over
- * yet. */
+/* What the entry's results lead back to, if they do, is, in this call, something that nobody can
+ * go back over yet. */
 bool joint_is_promised(const Entry *entry, Tensor *const *value);
 /* entry_run, and where something leads back from the results, what that takes is kept: a history,
  * until they have theirs. random: the state that the run drew from. */

@@ -108,8 +108,8 @@ static bool is_shell(const Call *call, int v) {
 }
 
 bool left_keeps(const Call *call, int v) {
-    return is_shell(call, v) &&
-           (call->recording || !call->value[v]->storage || call->trace->value[v].tracked);
+    return is_shell(call, v) && (call->recording || !call->value[v]->storage ||
+                                 (call->trace->value[v].tracked && !call->value[v]->history));
 }
 
 static void take_shells(Call *call, LeftSegment *left) {
@@ -283,17 +283,25 @@ static void compute_waiting(Call *call, LeftSegment *left) {
     forget_reads(call, left);
 }
 
+/* It crosses the next time, and so does what leads back from it. True: it did already. */
+static bool cross(const Trace *trace, int v) {
+    bool follows = trace_has_history(trace, v, length(trace->op));
+    if (!trace_computes(trace, v) && !follows) return true;
+    bool known = atomic_exchange(&trace->crosses[trace->value[v].root], true);
+    return (!follows || atomic_exchange(&trace->crosses[v], true)) && known;
+}
+
 void segment_met(Call *call, Tensor *x) {
     LeftShell *shell = x->value;
     LeftSegment *left = shell->left, *leader = left->like ? left->like : left;
-    const Trace *trace = leader->trace;
-    bool known = !trace_computes(trace, shell->value) ||
-                 atomic_exchange(&trace->crosses[trace->value[shell->value].root], true);
-    if (!known && leader->entry) {
+    if (!cross(leader->trace, shell->value) && leader->entry) {
         leader->missed = true;
         call->due = leader;
     }
-    if (!x->storage) compute_waiting(call, left);
+    if (!x->storage)
+        compute_waiting(call, left);
+    else
+        promise_met(shell);
 }
 
 void segment_lost(Call *call, Tensor *x) {

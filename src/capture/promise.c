@@ -1,4 +1,5 @@
-/* Promises: the histories of what lives behind an event.
+/* Promises: the histories of what lives behind an event. What nothing went back over has its own as
+ * soon as somebody meets it: of the segment's joint graph (joint.h) or, the first time, of its ops.
  *
  *     y = mul(w, x)                 w requires a gradient, so y has a history
  *     cb_grad(sum(y), ..)           one graph with y: nobody needs a tape so far
@@ -44,11 +45,24 @@ bool promises_make(LeftSegment *left) {
     return true;
 }
 
+/* Nobody has gone back over what it was computed from. */
+static bool has_history(const LeftShell *shell) {
+    const Trace *trace = shell->left->trace;
+    return trace_has_history(trace, shell->value, length(trace->op));
+}
+
+static void take_history(LeftShell *shell) {
+    history_release(shell->x->history);
+    shell->x->history = shell->history;
+    shell->history = NULL;
+}
+
 void promise_take(LeftShell *shell, Tensor *made) {
-    if (!tape_is_promised(shell->x)) return;
+    if (!tape_is_promised(shell->x) || !made->history) return;
     if (shell->history) history_release(shell->history);
     shell->history = made->history;
     made->history = NULL;
+    if (has_history(shell)) take_history(shell);
 }
 
 void promise_forget(LeftShell *shell, bool frees) {
@@ -61,15 +75,6 @@ void promise_forget(LeftShell *shell, bool frees) {
 
 const char promise_followed[] =
     "an op goes on from what cb_backward went back over before a value was asked for: cb_detach it";
-
-bool segment_keeps_history(const Call *call) {
-    for (const LeftSegment *left = call->left; left; left = left->next)
-        for (int k = 0; k < left->shells; k++)
-            if (left->shell[k].x && tape_is_promised(left->shell[k].x) &&
-                trace_has_history(left->trace, left->shell[k].value, length(left->trace->op)))
-                return true;
-    return false;
-}
 
 /* ---- keeping them ---------------------------------------------------------------------------- */
 
@@ -155,15 +160,26 @@ static bool owes_history(const LeftSegment *left) {
 
 static void keep(LeftSegment *left) {
     if (owes_history(left)) run_again(left);
-    for (int k = 0; k < left->shells; k++) {
-        LeftShell *shell = &left->shell[k];
-        if (!shell->x || !shell->history) continue;
-        history_release(shell->x->history);
-        shell->x->history = shell->history;
-        shell->history = NULL;
-    }
+    for (int k = 0; k < left->shells; k++)
+        if (left->shell[k].x && left->shell[k].history) take_history(&left->shell[k]);
 }
 
 void segment_keep_promises(Call *call) {
     for (LeftSegment *left = call->left; left; left = left->next) keep(left);
+}
+
+void promise_met(LeftShell *shell) {
+    if (tape_is_promised(shell->x) && has_history(shell)) run_again(shell->left);
+}
+
+bool segment_keeps_history(Call *call) {
+    bool keeps = false;
+    for (LeftSegment *left = call->left; left; left = left->next)
+        for (int k = 0; k < left->shells; k++) {
+            LeftShell *shell = &left->shell[k];
+            if (!shell->x || !tape_is_promised(shell->x) || !has_history(shell)) continue;
+            segment_met(call, shell->x);
+            keeps |= tape_is_promised(shell->x);
+        }
+    return keeps;
 }

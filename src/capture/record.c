@@ -420,15 +420,32 @@ static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const i
     return call_reserve(call, length(recording->trace->value)) ? 0 : OUT_OF_MEMORY;
 }
 
-/* A value with a history of ops outside that gradients are to go on to, or are recorded with, or
- * that was written to meanwhile; NO_VALUE: there is none. */
-static int find_outside(Call *call, const GoingBack *back, const TraceOperand *input) {
+/* No gradient comes to it over the history of `outside`, to which y leads: it was computed behind
+ * that, or is that, and y leads to no other one. */
+static bool is_before(Call *call, const Tensor *x, const Node *y, int outside) {
+    int v = call_traced(call, x);
+    if (v != NO_VALUE) return call->trace->value[v].kind == VALUE_IS_RESULT;
+    return same_tensor(call->value[outside], x) &&
+           functional_outside(call->recording, y, outside) == NO_VALUE;
+}
+
+/* The value with a history of ops outside that gradients of y are to go on to, or that was written
+ * to meanwhile; NO_VALUE: there is none. */
+static int find_outside(Call *call, const GoingBack *back, int y) {
     Recording *recording = call->recording;
-    int direct = find_foreign(recording, input, back->graph ? 2 : 1);
-    if (direct != NO_VALUE || RECORD_GUARD(recording)) return direct;
-    int v = functional_outside(recording, functional_node(recording, input[0].value));
-    bool listed = back->wrt && v != NO_VALUE && !recording->value[v].version;
-    return listed && !recording->value[v].promised ? NO_VALUE : v;
+    if (RECORD_GUARD(recording)) return NO_VALUE; /* which ends the recording soon */
+    const Node *node = functional_node(recording, y);
+    int v = functional_outside(recording, node, NO_VALUE);
+    bool before = back->wrt && v != NO_VALUE && !recording->value[v].version;
+    for (int k = 0; k < back->count && before; k++) before = is_before(call, back->wrt[k], node, v);
+    return before && !recording->value[v].promised ? NO_VALUE : v;
+}
+
+bool record_leads_outside(Call *call, const GoingBack *back) {
+    int y = call_traced(call, back->y);
+    int v = y == NO_VALUE ? NO_VALUE : find_outside(call, back, y);
+    return v != NO_VALUE && joint_may_follow(call->recording) &&
+           !call->recording->value[v].promised;
 }
 
 static int record_back(Call *call, const GoingBack *back, const cb_operand *input) {
@@ -440,7 +457,8 @@ static int record_back(Call *call, const GoingBack *back, const cb_operand *inpu
     for (int i = 0; i < 2; i++)
         if (!resolve(call, &input[i], &next.input[i], &why)) return why;
     /* The seed's history is the gradients', where they have one. */
-    call->outside = find_outside(call, back, next.input);
+    call->outside = find_foreign(call->recording, next.input, back->graph ? 2 : 1);
+    if (call->outside == NO_VALUE) call->outside = find_outside(call, back, next.input[0].value);
     if (call->outside != NO_VALUE) return FOLLOWS_FOREIGN;
     for (int k = 0; k < back->count; k++) {
         list[k] = record_value(call, back->wrt[k]);

@@ -151,10 +151,13 @@ static Tensor *trace_assign(Tracer *tracer, Tensor *target, const cb_operand *va
     return record_assign(call, target, value);
 }
 
-bool call_replays_backward(Call *call, const cb_operand *input) {
-    return match_here(call, OP_backward, input, 2, NULL) ||
-           match_any(call, OP_backward, input, 2, NULL) ||
-           (record_departure(call, OP_backward, input, 2, NULL) && false);
+bool call_replays_backward(Call *call, const cb_operand *input, bool *ends) {
+    if (match_here(call, OP_backward, input, 2, NULL) ||
+        match_any(call, OP_backward, input, 2, NULL))
+        return true;
+    *ends = *ends && find_ending(call, segment_ends_here);
+    if (!*ends) record_departure(call, OP_backward, input, 2, NULL);
+    return false;
 }
 
 bool call_touches(const Call *call, const Tensor *x) {

@@ -18,7 +18,7 @@
  * effects, or ends where the ambient state is set to something else, everything that lives crosses.
  * Random numbers wait with the state that they were first drawn from. */
 #include "capture/segment.h"
-#include "capture/functional.h"
+#include "capture/joint.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -37,10 +37,13 @@ static bool crosses(const Trace *trace, int v) {
 
 /* All values on a storage cross, or none. */
 static void list_crossing(Trace *trace) {
-    trace->escaped = NULL;
-    for (int v = 0; v < length(trace->value); v++)
-        if (trace->value[v].kind == VALUE_IS_RESULT && crosses(trace, v))
-            push(trace->arena, trace->escaped, v);
+    trace->escaped = trace->leads = NULL;
+    for (int v = 0; v < length(trace->value); v++) {
+        if (trace->value[v].kind != VALUE_IS_RESULT || !crosses(trace, v)) continue;
+        push(trace->arena, trace->escaped, v);
+        if (atomic_load(&trace->crosses[v]) && trace_has_history(trace, v, length(trace->op)))
+            push(trace->arena, trace->leads, v);
+    }
 }
 
 /* What it does besides its values would be done again by what waits. */
@@ -118,7 +121,9 @@ static Entry *make(Call *call, Recording *recording) {
     cb_status before = cb_error_status();
     call->recording = recording;
     call->trace = recording->trace;
-    Entry *entry = choose_crossing(call, recording->trace) ? entry_make(call) : NULL;
+    bool done = choose_crossing(call, recording->trace);
+    if (done && recording->trace->leads) done = joint_record(call);
+    Entry *entry = done ? entry_make(call) : NULL;
     if (entry) return entry;
     if (before == CB_OK) cb_clear_error(); /* the call has its results without it */
     function_note(call->function, REASON_out_of_memory, site_current(), "while compiling");
@@ -191,8 +196,11 @@ const Trace *segment_recorded(const Call *call, LeftSegment **behind) {
 }
 
 static void cross_all(const LeftSegment *left, Trace *trace) {
-    for (int k = 0; k < left->shells; k++)
-        atomic_store(&trace->crosses[trace->value[left->shell[k].value].root], true);
+    for (int k = 0; k < left->shells; k++) {
+        int v = left->shell[k].value;
+        atomic_store(&trace->crosses[trace->value[v].root], true);
+        atomic_store(&trace->crosses[v], true);
+    }
 }
 
 static void follow(LeftSegment *left, LeftSegment *leader) {

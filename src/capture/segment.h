@@ -78,6 +78,8 @@ bool promises_make(LeftSegment *left);
 /* The ops have run, with the tape: this is the shell's tensor. All histories of a segment are of
  * one run, so that one leads to the other. */
 void promise_take(LeftShell *shell, Tensor *made);
+/* The shell, which has a value, is used: it gets the history that nothing went back over. */
+void promise_met(LeftShell *shell);
 /* It is kept no more; the tensor is freed of it, too, unless somebody may still go back from it. */
 void promise_forget(LeftShell *shell, bool frees);
 

@@ -407,7 +407,8 @@ static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
     cb_operand pair[] = {cb_operand_tensor(leaf->gradient), cb_operand_tensor(g)};
     Tensor *sum = eager_apply(OP_add, pair, 2, NULL);
     cb_operand value = cb_operand_tensor(sum);
-    if (!sum || !eager_assign(leaf->gradient, &value)) return false;
+    if (!sum || !tensor_overwritten(leaf->gradient) || !eager_assign(leaf->gradient, &value))
+        return false;
     storage_written(leaf->gradient->storage);
     return true;
 }
@@ -422,7 +423,6 @@ static bool refuse_promise(const TapeNode *node) {
     return false;
 }
 
-/* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
 /* x and something that was gone over are results of one compiled call, which does not know the
  * gradient of the one by the other. */
 static bool is_passed_by(const TapeWalk *walk, const Tensor *x) {
@@ -447,6 +447,7 @@ static bool refuse_passed(const GoingBack *back, const Tensor *x) {
     return false;
 }
 
+/* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
 static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack *back,
                       Tensor **out) {
     walk->seen = map_new(walk->arena);
@@ -466,9 +467,9 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
     for (int k = 0; k < back->count; k++) {
         int number = number_of_tensor(walk, back->wrt[k]);
         Tensor *gradient = number >= 0 ? walk->order[number].gradient : NULL;
-        out[k] = gradient ? kept(walk, gradient) : NULL;
         if (number < 0 && is_passed_by(walk, back->wrt[k]))
             return refuse_passed(back, back->wrt[k]);
+        out[k] = gradient ? kept(walk, gradient) : NULL;
         if (gradient && !out[k]) return false;
     }
     return true;

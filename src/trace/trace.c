@@ -307,8 +307,8 @@ static bool same_answers(const TraceAnswer *a, const TraceAnswer *b) {
 
 bool trace_same(const Trace *a, const Trace *b) {
     return alike_whole(a, b) && same_list(a->escaped, b->escaped) &&
-           same_leaves(a->leaf, b->leaf) && same_answers(a->answer, b->answer) &&
-           numbers_hold(a, b, length(a->op), is_same, NULL);
+           same_list(a->leads, b->leads) && same_leaves(a->leaf, b->leaf) &&
+           same_answers(a->answer, b->answer) && numbers_hold(a, b, length(a->op), is_same, NULL);
 }
 
 bool trace_covers(const Trace *trace, const Trace *other) {

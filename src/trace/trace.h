@@ -177,6 +177,7 @@ typedef struct Trace {
     int *output;          /* vec: values; -1 is NULL */
     int *escaped;         /* vec: results that outlive the call without being returned; of a segment
                         * that goes on: those that cross */
+    int *leads;           /* vec: of what crosses, what somebody goes on from with its history */
     bool goes_on;         /* it ends at an event, not with the function (segment.c) */
     bool cut;             /* it goes on behind a written slot (slot.c) */
     bool whole;           /* it goes on, and nothing of it may wait: it writes, or has effects */
@@ -184,7 +185,8 @@ typedef struct Trace {
     uint64_t likeness[2]; /* trace_make_likeness */
     uint64_t floats[2];   /* and float attributes, and ranks */
     uint64_t sizes[2];
-    atomic_bool *crosses; /* it goes on: by root, whether somebody used it after the event */
+    atomic_bool *crosses; /* it goes on: by root, whether somebody used it after the event; by any
+                           * value with a history, whether somebody went on from that */
 } Trace;
 
 Trace *trace_new(void); /* NULL: out of memory */

@@ -1,6 +1,7 @@
 """Random programs that ask for gradients in every way, beside PyTorch's numbers: by several equal ops, by results on
 the way, by views, by leaves that were written to where nothing is followed, of gradients; with copies and fills there.
-Some ask for none inside, and what they return is gone back from outside.
+Some ask for none inside, and what they return is gone back from outside. Some ask for values on the way, where a
+compiled call is cut (not under fullgraph=1).
 
     python tests/oracle/grad_programs.py [COUNT [SEED]]                       needs torch and NumPy
     python tests/oracle/grad_programs.py show SEED                            one program, as text
@@ -10,7 +11,8 @@ VM, op by op (backend=eager) and without the function (fullgraph=1), CALLS times
 and what they hold goes on from call to call. Compared are all gradients, where there are none included, and the three
 tensors with the gradients that backward left. A program that PyTorch refuses, as it needs elements from before a
 write, is left out: graphs know values, not memory. So is an eager run that needs an operand from before one, where
-PyTorch saved the result, or goes back from a gradient that is constant; and a program that asks by a view from before
+PyTorch saved the result, or goes back from a gradient that is constant; a compiled one that is cut at a value, and so
+has no more than eager; and a program that asks by a view from before
 a write, which PyTorch computes anew. Ends with 1 when there were differences, and with 77 where there is no torch."""
 import random, sys
 import needs
@@ -40,6 +42,14 @@ class Program:
         for _ in range(self.random.randint(4, 14)): self.draw()
         self.outside = self.random.random() < 0.4
         if not self.outside: self.gradients()
+        self.ask(random.Random(-seed))
+
+    def ask(self, random):
+        """For values of what is there, by a draw of its own, so that programs are what they were without."""
+        for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
+            at = random.randint(1, len(self.statements))
+            there = [n for _, made, _ in self.statements[:at] for n in (made if isinstance(made, list) else [made]) if n]
+            self.statements.insert(at, ('value', None, (random.choice(there + ['w', 't']),)))
 
     def name(self):
         self.count += 1
@@ -126,8 +136,10 @@ class Torch:
     def left(self, x): return x.grad
     def detach(self, x): return x.detach()
     def constant(self): return torch.full((3,), -77.0, dtype=torch.float64)
+    def value(self, x): pass
 
 class Carbide:
+    def __init__(self, asks): self.asks = asks
     def op(self, name, x, other=None):
         if name in ALONG: return cb.call(name, x, 0)
         if name == 'flip': return cb.call(name, x, [0])
@@ -159,6 +171,8 @@ class Carbide:
         return cb.Tensor(handle) if handle else None
     def detach(self, x): return cb.call('detach', x)
     def constant(self): return cb.tensor(np.full(3, -77.0))
+    def value(self, x):
+        if self.asks: self.read(self.detach(x))
 
 def run(program, side, state, allowed=None):
     """The results of one call: a tensor for each gradient, -77s where there is none. allowed: the statements that
@@ -170,6 +184,7 @@ def run(program, side, state, allowed=None):
             continue
         decided.append(True)
         if kind in ('op', 'quiet'): values[made] = getattr(side, kind)(rest[0], *(values[a] if isinstance(a, str) else a for a in rest[1:]))
+        elif kind == 'value': side.value(values[rest[0]])
         elif kind == 'view':
             values[made] = side.view(rest[0], values[rest[1]])
             if allowed is None: versions[made] = values[made]._version
@@ -231,7 +246,7 @@ def ends(side, state):
     return [np.full(3, -77.0) if x is None else side.read(x) for x in lefts] + [side.read(state[k]) for k in state]
 
 def ours_of(program, way, allowed):
-    side, found, f = Carbide(), [], None
+    side, found, f = Carbide(way != 'fullgraph=1'), [], None
     with cb.scope():
         state = {k: cb.tensor(np.array(x)) for k, x in START.items()}
         for k in LEAVES: cb.requires_grad_(state[k])
@@ -265,7 +280,9 @@ def check(seed):
         try: ours, eager = ours_of(program, way, allowed)
         except cb.Error as error:
             told = str(error)
-            if way in (None, 'backend=eager') and ('was modified in place' in told or 'nothing that the tensor was computed' in told): continue
+            asks = way != 'fullgraph=1' and any(kind == 'value' for kind, _, _ in program.statements)
+            if (asks or way in (None, 'backend=eager')) and 'was modified in place' in told: continue
+            if way in (None, 'backend=eager') and 'nothing that the tensor was computed' in told: continue
             found.append(f'{"eager" if way is None else way or "compiled"}: {str(error)[:200]}')
             continue
         what = difference(ours, theirs)
