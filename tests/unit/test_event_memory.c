@@ -33,6 +33,14 @@ static cb_tensor *trains(cb_tensor *x) {
     return cb_mul(g, 1.0);
 }
 
+/* The gradient comes over the event. */
+static cb_tensor *goes_over(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, leaf), *z = way ? cb_mul(y, y) : y;
+    double size = cb_item(cb_sum(z));
+    cb_backward(cb_mul(cb_sum(cb_mul(z, leaf)), size), NULL);
+    return cb_tensor_grad(leaf) ? cb_mul(cb_tensor_grad(leaf), 1.0) : NULL;
+}
+
 static cb_tensor *new_leaf(void) {
     return cb_requires_grad_(cb_from_data(((float[]){1, 2, 3, -1}), CB_F32, cb_dims(4)), true);
 }
@@ -83,9 +91,9 @@ static bool fails_at(cb_function_1 *function, int before, int at) {
 
 static void what_has_run_is_done_once(void **state) {
     (void)state;
-    cb_function_1 *const function[] = {draws, trains};
+    cb_function_1 *const function[] = {draws, trains, goes_over};
     cb_set_option("notices", "0");
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 3; k++)
         for (way = 0; way < 2; way++)
             for (int before = 0; before < TWICE; before++) {
                 int at = 0;

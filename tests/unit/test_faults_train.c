@@ -63,6 +63,28 @@ static void joint(void) {
     cb_function_free(fast);
 }
 
+static cb_tensor *forward_with_a_value(cb_tensor *x) {
+    cb_tensor *y = cb_dropout(cb_softmax(cb_matmul(x, compiled_weight), 1), 0.5, true);
+    double size = y ? cb_item(cb_sum(y)) : 0;
+    cb_tensor *flat = y ? cb_reshape(cb_mul(y, size), -1) : NULL;
+    if (flat && cb_backward(cb_sum(cb_exp(flat)), NULL) != CB_OK) return NULL;
+    return flat ? cb_mul(flat, 2.0) : NULL;
+}
+
+/* The same behind a value, gone back from inside, and then from outside. */
+static void joint_of_segments(void) {
+    cb_manual_seed(5);
+    compiled_weight = leaf(4, 4);
+    cb_function *fast = compiled_weight ? cb_compile(forward_with_a_value, "backend=vm") : NULL;
+    for (int i = 0; fast && i < 3; i++) {
+        cb_tensor *y = cb_call(fast, ramp(3, 4));
+        if (!y || cb_backward(cb_sum(cb_mul(y, y)), NULL) != CB_OK) break;
+        take(y);
+        take(cb_tensor_grad(compiled_weight));
+    }
+    cb_function_free(fast);
+}
+
 static bool net_new(Net *net, const char *name, const char *arguments) {
     *net = (Net){{leaf(4, 4), leaf(4, 2)}, cb_optimizer_new(name, arguments)};
     return net->optimizer && net->weight[0] && net->weight[1] &&
@@ -178,6 +200,8 @@ int main(void) {
         FEW_TENSORS(second_order),
         SCENARIO(joint),
         FEW_TENSORS(joint),
+        SCENARIO(joint_of_segments),
+        FEW_TENSORS(joint_of_segments),
         SCENARIO(sgd),
         SCENARIO(rising_sgd),
         SCENARIO(adam),
