@@ -126,6 +126,11 @@ CB_AT_GIVES(cb_status, cb_jvp, (cb_tensor *y, cb_tensor *const *wrt, cb_tensor *
 #define cb_jvp(...) CB_AT(cb_jvp, __VA_ARGS__)
 CB_AT_GIVES(bool, cb_requires_grad, (const cb_tensor *x, CB_SITE), (x))
 #define cb_requires_grad(...) CB_AT(cb_requires_grad, __VA_ARGS__)
+CB_AT_GIVES(int, cb_register_hook, (cb_tensor *x, cb_gradient_hook *hook, void *user, CB_SITE),
+            (x, hook, user))
+#define cb_register_hook(...) CB_AT(cb_register_hook, __VA_ARGS__)
+CB_AT_VOID(cb_remove_hook, (cb_tensor *x, int number, CB_SITE), (x, number))
+#define cb_remove_hook(...) CB_AT(cb_remove_hook, __VA_ARGS__)
 CB_AT_GIVES(cb_tensor *, cb_tensor_grad, (const cb_tensor *x, CB_SITE), (x))
 #define cb_tensor_grad(...) CB_AT(cb_tensor_grad, __VA_ARGS__)
 CB_AT_VOID(cb_zero_grad, (cb_tensor *x, CB_SITE), (x))

@@ -59,6 +59,20 @@ CB_API cb_status cb_grad_graph(cb_tensor *y, cb_tensor *gradient, cb_tensor *con
 CB_API cb_status cb_jvp(cb_tensor *y, cb_tensor *const *wrt, cb_tensor *const *direction, int count,
                         cb_tensor **out);
 
+/* Tensor.register_hook: whenever gradients have come back to x, a leaf or a result with a history,
+ * the hook is called with their sum, and what it gives, of that dtype and sizes, goes on in its
+ * place: to what x was computed from, or x's gradient; NULL: the gradient itself does. Hooks of x
+ * are called one after the other, where nothing is remembered but by cb_grad_graph, and return:
+ * they throw no exception and do not leave by longjmp. The hook's number, for cb_remove_hook; 0
+ * with an error. It lives as long as what x was computed by, or the leaf.
+ *
+ * A graph knows no hooks: compiled, gradients go to a leaf that has some as to what ops outside
+ * have computed. One that is registered inside of a compiled function on a result cuts the call
+ * there, on a leaf it has the call run op by op (docs/capture.md). */
+typedef cb_tensor *cb_gradient_hook(cb_tensor *gradient, void *user);
+CB_API int cb_register_hook(cb_tensor *x, cb_gradient_hook *hook, void *user);
+CB_API void cb_remove_hook(cb_tensor *x, int number); /* nothing where it is gone */
+
 /* Tensor.grad: what cb_backward added up, which x owns, whoever returns or shares it; NULL when
  * there is none. Setting it to None: it is freed, and the next cb_backward begins anew. */
 CB_API cb_tensor *cb_tensor_grad(const cb_tensor *x);

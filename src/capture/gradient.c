@@ -112,10 +112,15 @@ void history_describe(const char *name, const Tensor *x, char *out, size_t bytes
     char line[64];
     Op op = tape_origin(x, &site);
     site_format(site, line, sizeof line);
-    snprintf(out, bytes,
-             "%s is the result of %s at %s: take cb_detach of it, and cb_requires_grad_ where its "
-             "gradient is wanted",
-             name, op == OP_none ? "an op" : op_info(op)->name, line);
+    if (tape_gradient(x))
+        snprintf(out, bytes, "%s is a leaf with a hook: take cb_remove_hook, or go back outside",
+                 name);
+    else
+        snprintf(
+            out, bytes,
+            "%s is the result of %s at %s: take cb_detach of it, and cb_requires_grad_ where its "
+            "gradient is wanted",
+            name, op == OP_none ? "an op" : op_info(op)->name, line);
 }
 
 bool call_follows_history(Call *call, int v) {

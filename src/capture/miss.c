@@ -18,7 +18,8 @@ typedef struct GuardText {
 static const char *const history_text[] = {
     [HISTORY_NONE] = "that requires no gradient",
     [HISTORY_OF_LEAF] = "that requires a gradient",
-    [HISTORY_FOREIGN] = "that ops outside computed from what requires a gradient"};
+    [HISTORY_FOREIGN] =
+        "that ops outside computed from what requires a gradient, or that has a hook"};
 
 /* Dtype and sizes; device and strides where those are what differs. */
 static GuardText describe_guard(const Guard *guard, const Guard *other) {

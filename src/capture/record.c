@@ -425,7 +425,7 @@ static int back_of(Call *call, const TraceOp *op, const GoingBack *back, const i
 static bool is_before(Call *call, const Tensor *x, const Node *y, int outside) {
     int v = call_traced(call, x);
     if (v != NO_VALUE) return call->trace->value[v].kind == VALUE_IS_RESULT;
-    return same_tensor(call->value[outside], x) &&
+    return same_tensor(call->value[outside], x) && !tape_is_hooked(x) &&
            functional_outside(call->recording, y, outside) == NO_VALUE;
 }
 

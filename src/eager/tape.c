@@ -47,6 +47,7 @@ static void free_nodes(History *history) {
         if (node->entry) eager_release(node->entry);
         if (node->steps) node->steps->free(node->state);
         tensor_destroy(node->gradient);
+        hooks_free(node);
         memory_free(node);
     }
 }
@@ -460,6 +461,9 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
         if (!visit->gradient && !visit->given)
             continue; /* no gradient came this way: a 0 in the table */
         if (visit->node->promised) return refuse_promise(visit->node);
+        if (visit->node->hook &&
+            !(visit->gradient = hooks_call(visit->node, visit->gradient, walk->graph)))
+            return false;
         if (visit->leads && !step(walk, visit)) return false;
         bool leaf = visit->node->op == OP_none && !back->wrt;
         if (leaf && !accumulate(walk, visit->node, visit->gradient)) return false;

@@ -58,12 +58,13 @@ bool tape_is_promised(const Tensor *x); /* that is what x has */
 Op tape_origin(const Tensor *x, Site *site);
 /* Where a leaf's gradient is kept, NULL for anything else. */
 Tensor **tape_gradient(const Tensor *x);
+bool tape_is_hooked(const Tensor *x); /* the user's code sees its gradient (hook.c) */
 /* g, which is in no scope from then on, or NULL, is what a leaf has there. */
 void leaf_take(Tensor **gradient, Tensor *g);
 /* x has no value, and the trace that it is of is over: a leaf whose gradient it is has none. */
 void leaf_forget(Tensor *x);
 /* What a graph that x comes to from outside has of its history, where gradients are wanted: it goes
- * back to a leaf, and to what ops computed elsewhere it does not. */
+ * back to a leaf, and to what ops computed elsewhere, or hooks wait for, it does not. */
 typedef enum __attribute__((packed)) HistoryKind {
     HISTORY_NONE,
     HISTORY_OF_LEAF,
@@ -71,7 +72,7 @@ typedef enum __attribute__((packed)) HistoryKind {
 } HistoryKind;
 static inline HistoryKind tape_kind(const Tensor *x, bool wanted) {
     if (!wanted || !x->history) return HISTORY_NONE;
-    return tape_gradient(x) ? HISTORY_OF_LEAF : HISTORY_FOREIGN;
+    return tape_gradient(x) && !tape_is_hooked(x) ? HISTORY_OF_LEAF : HISTORY_FOREIGN;
 }
 
 #endif

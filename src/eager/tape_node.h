@@ -17,6 +17,7 @@ typedef struct Saved { /* an operand that the gradient reads */
  * were computed together, or what computed them (together.c). */
 typedef enum __attribute__((packed)) TapeKind { TAPE_OP, TAPE_PART, TAPE_TOGETHER } TapeKind;
 
+typedef struct TapeHook TapeHook;
 typedef struct TapeNode TapeNode;
 struct TapeNode {
     History history; /* first */
@@ -26,6 +27,8 @@ struct TapeNode {
     EagerEntry *entry;
     GradientNeeds needs;
     Tensor *gradient; /* leaves: what was added up, or NULL */
+    TapeHook *hook;   /* owned, a list: who sees its gradient */
+    int hooks;        /* so many there were */
     Meta meta;        /* of the result, or the leaf */
     bool ended;       /* a leaf that is none any more */
     bool promised;    /* no leaf: what it was computed from is not known (tape_promise) */
@@ -46,6 +49,11 @@ static inline TapeNode *tape_retain(TapeNode *node) {
     history_retain(&node->history);
     return node;
 }
+
+/* hook.c. What goes on from the node in place of g, which is complete; graph: with a history. NULL
+ * with an error. */
+Tensor *hooks_call(const TapeNode *node, Tensor *g, bool graph);
+void hooks_free(TapeNode *node);
 
 /* Of op's result, or of a leaf (OP_none, no operands). NULL with an error: no memory. */
 TapeNode *tape_node_new(TapeKind kind, Op op, int count, const Meta *meta);

@@ -87,7 +87,7 @@ static cb_tensor *zeros_like(cb_tensor *parameter, double value) {
 static bool takes(const Kind *kind, cb_tensor *parameter) {
     if (cb_dtype_of(parameter) == CB_SAME) return false; /* no tensor: the error is there */
     const Tensor *x = tensor_in(parameter, kind->name);
-    if (tape_kind(x, true) == HISTORY_FOREIGN) {
+    if (x->history && !tape_gradient(x)) {
         fail(CB_ERR_ARGUMENT,
              "%s: a parameter is a result that gradients go back from, and no leaf: steps would "
              "change it, and not what it comes of",

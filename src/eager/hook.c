@@ -1,0 +1,99 @@
+/* Hooks: the user's functions that see the gradient of a leaf or a result on its way back.
+ *
+ *     cb_register_hook(w, halve, NULL)
+ *     cb_backward(loss, NULL)           all that comes to w is added up, halve is called with it,
+ *                                       and what it gives is added to w's gradient
+ *
+ * In: a gradient that is complete. Out: what goes on in its place. A graph knows no code of the
+ * user's, so to one a leaf with hooks is what ops outside computed: the tape goes on from there. */
+#include "base/memory.h"
+#include "eager/tape_node.h"
+#include "tensor/tracer.h"
+
+struct TapeHook {
+    TapeHook *next; /* the one that came later */
+    cb_gradient_hook *call;
+    void *user;
+    int number;
+};
+
+void hooks_free(TapeNode *node) {
+    while (node->hook) {
+        TapeHook *next = node->hook->next;
+        memory_free(node->hook);
+        node->hook = next;
+    }
+}
+
+bool tape_is_hooked(const Tensor *x) { return x->history && tape_node(x)->hook; }
+
+/* x has the history that it has in eager, and ops behind follow that: what was recorded of it so
+ * far is computed. NULL with an error. */
+static TapeNode *node_for_hooks(Tensor *x) {
+    Tracer *tracer = tracer_current();
+    bool leaf = tape_gradient(x);
+    if (leaf && tracer && tracer->end_leaf && !tracer->end_leaf(tracer)) return NULL;
+    if (!leaf && !tensor_materialize(x)) return NULL;
+    if (x->history && !tape_is_promised(x)) return tape_node(x);
+    tape_refuses_untracked("register_hook");
+    return NULL;
+}
+
+int cb_register_hook(cb_tensor *handle, cb_gradient_hook *call, void *user) {
+    Tensor *x = tensor_in(handle, "register_hook");
+    if (!call) fail(CB_ERR_ARGUMENT, "register_hook: the hook is NULL");
+    TapeNode *node = x && call ? node_for_hooks(x) : NULL;
+    TapeHook *hook = node ? memory_zalloc(sizeof *hook) : NULL;
+    if (!hook) {
+        if (node) fail_memory(sizeof *hook);
+        return 0;
+    }
+    TapeHook **last = &node->hook;
+    while (*last) last = &(*last)->next;
+    *hook = (TapeHook){NULL, call, user, ++node->hooks};
+    *last = hook;
+    return hook->number;
+}
+
+void cb_remove_hook(cb_tensor *handle, int number) {
+    Tensor *x = tensor_in(handle, "remove_hook");
+    TapeHook **place = x && x->history ? &tape_node(x)->hook : NULL;
+    while (place && *place && (*place)->number != number) place = &(*place)->next;
+    if (!place || !*place) return;
+    TapeHook *hook = *place;
+    *place = hook->next;
+    memory_free(hook);
+}
+
+/* What it gives, or g: as another tensor of the caller's scope, since the hook may keep what it was
+ * given, and gives. NULL with an error. */
+static Tensor *call_hook(const TapeHook *hook, Tensor *g) {
+    unsigned errors = error_count();
+    cb_scope_open();
+    Tensor *y = tensor_in(hook->call(tensor_out(tensor_double(g)), hook->user), "a hook");
+    Meta meta = tensor_meta(g), given = tensor_meta(y ? y : g);
+    bool fits = error_count() == errors && tape_fits("a hook", &meta, &given);
+    Tensor *now = fits ? tensor_double(y ? y : g) : NULL;
+    if (now) cb_keep(now);
+    cb_scope_close();
+    return now ? cb_scope_add(now) : NULL;
+}
+
+/* The first that came behind that number: hooks may have been removed meanwhile. */
+static const TapeHook *find_next(const TapeNode *node, int number) {
+    const TapeHook *hook = node->hook;
+    while (hook && hook->number <= number) hook = hook->next;
+    return hook;
+}
+
+Tensor *hooks_call(const TapeNode *node, Tensor *g, bool graph) {
+    Tracer *tracer = tracer_set(NULL);
+    int scopes = graph ? 0 : no_grad_set(1), number = 0;
+    for (const TapeHook *hook; g && (hook = find_next(node, number));) {
+        number = hook->number;
+        g = call_hook(hook, g);
+    }
+    if (!graph) no_grad_set(scopes);
+    tracer_set(tracer);
+    return g;
+}

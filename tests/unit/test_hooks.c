@@ -1,0 +1,257 @@
+/* Hooks: the user's code sees gradients on their way back, of leaves and results, eagerly and where
+ * compiled functions computed them. Each program leaves the same gradients, and calls the same
+ * hooks as often. */
+#include "fixture.h"
+
+#include <math.h>
+
+#define VM "backend=vm"
+#define TEST(function)                                                                             \
+    cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
+
+enum { CALLS = 5 };
+
+static cb_tensor *w, *v; /* leaves */
+static int hooked;       /* calls of hooks */
+static double sum;       /* of what they saw */
+
+static cb_tensor *doubles(cb_tensor *gradient, void *user) {
+    hooked++;
+    sum += cb_item(cb_sum(gradient));
+    return cb_mul(gradient, *(double *)user);
+}
+
+static cb_tensor *looks(cb_tensor *gradient, void *user) {
+    hooked += *(int *)user;
+    sum += cb_item(cb_sum(cb_mul(gradient, gradient)));
+    return NULL;
+}
+
+static double two = 2;
+static int ten = 10;
+
+/* ---- eagerly --------------------------------------------------------------------------------- */
+
+static double element(cb_tensor *x) { return cb_item(cb_select(cb_detach(x), 0, 0)); }
+
+static void one_behind_the_other(void **state) {
+    (void)state;
+    w = cb_requires_grad_(cb_full(cb_dims(2), 3, CB_F64), true);
+    hooked = 0;
+    int first = cb_register_hook(w, doubles, &two), second = cb_register_hook(w, looks, &ten);
+    assert_true(first > 0 && second > 0 && first != second);
+    cb_tensor *y = cb_mul(w, w);
+    assert_true(cb_register_hook(y, doubles, &two) > 0);
+    cb_backward(cb_sum(cb_add(y, w)), NULL); /* w's own, and what comes by y, are added up first */
+    assert_true(element(cb_tensor_grad(w)) == 2 * (2 * 6 + 1) && hooked == 12);
+    cb_remove_hook(w, first);
+    cb_remove_hook(w, first); /* gone */
+    cb_zero_grad(w);
+    cb_tensor *g;
+    assert_int_equal(cb_grad(cb_sum(y), NULL, &w, 1, &g), CB_OK);
+    assert_true(element(g) == 12 && hooked == 23);
+    cb_remove_hook(w, second);
+    assert_int_equal(cb_grad(cb_sum(cb_exp(w)), NULL, &w, 1, &g), CB_OK);
+    assert_int_equal(hooked, 23);
+}
+
+static cb_tensor *squares(cb_tensor *gradient, void *user) {
+    (void)user;
+    return cb_mul(gradient, gradient);
+}
+
+static void with_a_history(void **state) {
+    (void)state;
+    w = cb_requires_grad_(cb_full(cb_dims(2), 3, CB_F64), true);
+    cb_tensor *y = cb_mul(w, w), *g, *second;
+    cb_register_hook(w, squares, NULL);
+    assert_int_equal(cb_grad_graph(cb_sum(y), NULL, &w, 1, &g), CB_OK); /* (2 w) squared */
+    assert_int_equal(cb_grad(cb_sum(g), NULL, &y, 1, &second), CB_OK);
+    assert_null(second);
+    assert_true(element(g) == 36);
+    cb_backward(cb_sum(g), NULL); /* 8 w, squared by the hook */
+    assert_true(element(cb_tensor_grad(w)) == 24 * 24);
+}
+
+static cb_tensor *of_other_sizes(cb_tensor *gradient, void *user) {
+    (void)user;
+    return cb_sum(gradient);
+}
+static cb_tensor *fails(cb_tensor *gradient, void *user) {
+    (void)user;
+    return cb_reshape(gradient, cb_dims(7));
+}
+static cb_tensor *kept;
+static cb_tensor *keeps(cb_tensor *gradient, void *user) {
+    (void)user;
+    kept = cb_keep(gradient);
+    return NULL;
+}
+
+static void refusals(void **state) {
+    (void)state;
+    cb_tensor *x = cb_ones(cb_dims(2), CB_F64);
+    w = cb_requires_grad_(cb_full(cb_dims(2), 3, CB_F64), true);
+    REFUSED(cb_register_hook(x, looks, &ten), "nothing that the tensor was computed from");
+    REFUSED(cb_register_hook(w, NULL, NULL), "the hook is NULL");
+    cb_gradient_hook *const hook[] = {of_other_sizes, fails};
+    const char *const words[] = {"a gradient of f64[] for a tensor of f64[2]", "reshape"};
+    for (int i = 0; i < 2; i++) {
+        int number = cb_register_hook(w, hook[i], NULL);
+        REFUSES(cb_backward(cb_sum(cb_mul(w, w)), NULL), CB_ERR_SHAPE, words[i]);
+        assert_null(cb_tensor_grad(w));
+        cb_remove_hook(w, number);
+    }
+    cb_register_hook(w, keeps, NULL);
+    cb_backward(cb_sum(cb_mul(w, w)), NULL);
+    cb_mul_(kept, 0.0); /* it is another tensor than the gradient */
+    assert_true(element(cb_tensor_grad(w)) == 6);
+    cb_free(kept);
+}
+
+/* An optimizer takes a leaf with a hook. */
+static void optimizers(void **state) {
+    (void)state;
+    w = cb_requires_grad_(cb_full(cb_dims(2), 3, CB_F64), true);
+    cb_register_hook(w, doubles, &two);
+    cb_optimizer *optimizer = cb_optimizer_new("SGD", "lr=0.5");
+    assert_int_equal(cb_optimizer_add(optimizer, &w, 1, NULL), CB_OK);
+    cb_backward(cb_sum(w), NULL);
+    assert_int_equal(cb_optimizer_step(optimizer), CB_OK);
+    assert_true(element(w) == 2);
+    cb_optimizer_free(optimizer);
+}
+
+/* ---- compiled -------------------------------------------------------------------------------- */
+
+static cb_tensor *forward(cb_tensor *x) { return cb_tanh(cb_mul(cb_exp(cb_mul(x, w)), v)); }
+
+static cb_tensor *trains(cb_tensor *x) {
+    cb_tensor *loss = cb_sum(forward(x));
+    cb_backward(loss, NULL);
+    cb_no_grad_open();
+    cb_sub_(w, cb_mul(cb_tensor_grad(w), 0.01));
+    cb_no_grad_close();
+    return cb_detach(loss);
+}
+
+static cb_tensor *asks_by_a_leaf(cb_tensor *x) {
+    cb_tensor *g = NULL;
+    cb_grad(cb_sum(forward(x)), NULL, &w, 1, &g);
+    return g;
+}
+
+/* A hook for each call's own result. */
+static cb_tensor *on_a_result(cb_tensor *x) {
+    cb_tensor *y = cb_exp(cb_mul(x, w));
+    cb_register_hook(y, doubles, &two);
+    return cb_mul(cb_tanh(y), v);
+}
+
+static cb_tensor *on_a_result_and_back(cb_tensor *x) {
+    cb_tensor *y = cb_exp(cb_mul(x, w));
+    cb_register_hook(y, doubles, &two);
+    cb_backward(cb_sum(cb_mul(cb_tanh(y), v)), NULL);
+    return cb_detach(y);
+}
+
+static cb_tensor *on_a_leaf(cb_tensor *x) {
+    cb_tensor *y = cb_exp(cb_mul(x, w));
+    int number = cb_register_hook(v, doubles, &two);
+    cb_backward(cb_sum(cb_mul(cb_tanh(y), v)), NULL);
+    cb_remove_hook(v, number);
+    return cb_detach(y);
+}
+
+typedef struct HookCourse {
+    double result[CALLS], of_w[CALLS], of_v[CALLS], sum;
+    int hooked;
+} HookCourse;
+
+static double told(cb_tensor *x) {
+    return x ? cb_item(cb_sum(cb_mul(cb_detach(x), cb_cos(cb_arange(0, 4, 1, CB_F64))))) : -77;
+}
+
+/* w has a hook in all calls but the first and the last. */
+static HookCourse run(cb_function_1 *program, cb_function *fast) {
+    HookCourse course;
+    hooked = 0, sum = 0;
+    w = cb_requires_grad_(cb_mul(cb_arange(1, 5, 1, CB_F64), 0.1), true);
+    v = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+    int number = 0;
+    for (int i = 0; i < CALLS; i++) {
+        if (i == 1) number = cb_register_hook(w, doubles, &two);
+        if (i == CALLS - 1) cb_remove_hook(w, number);
+        cb_tensor *x = cb_full(cb_dims(2 + i % 2, 4), 0.25, CB_F64);
+        cb_tensor *y = fast ? cb_call(fast, x) : program(x);
+        if (cb_error()) fail_msg("call %d: %s", i, cb_error());
+        if (cb_requires_grad(y)) {
+            cb_register_hook(y, looks, &ten); /* on what the compiled function gave */
+            cb_backward(cb_sum(cb_mul(y, cb_sin(cb_detach(y)))), NULL);
+        }
+        course.result[i] = told(y);
+        course.of_w[i] = told(cb_tensor_grad(w));
+        course.of_v[i] = told(cb_tensor_grad(v));
+        if (i % 2) cb_zero_grad(w), cb_zero_grad(v);
+    }
+    course.hooked = hooked;
+    course.sum = sum;
+    return course;
+}
+
+static void expect_near(double got, double wanted) {
+    if (!(fabs(got - wanted) <= 1e-9 * (1 + fabs(wanted))))
+        fail_msg("%.17g, eager has %.17g", got, wanted);
+}
+
+static void as_eager(void **state) {
+    (void)state;
+    static cb_function_1 *const program[] = {
+        forward, trains, asks_by_a_leaf, on_a_result, on_a_result_and_back, on_a_leaf};
+    for (int k = 0; k < 6; k++)
+        for (int way = 0; way < 2; way++) {
+            cb_function *fast = cb_compile(program[k], way ? VM ", dynamic=1" : VM);
+            HookCourse wanted = run(program[k], NULL), got = run(program[k], fast);
+            for (int i = 0; i < CALLS; i++) {
+                expect_near(got.result[i], wanted.result[i]);
+                expect_near(got.of_w[i], wanted.of_w[i]);
+                expect_near(got.of_v[i], wanted.of_v[i]);
+            }
+            assert_int_equal(got.hooked, wanted.hooked);
+            expect_near(got.sum, wanted.sum);
+            assert_int_equal(cb_stats(fast).eager_calls, program[k] == on_a_leaf ? CALLS : 0);
+            cb_function_free(fast);
+        }
+}
+
+/* A joint graph goes back to a leaf with a hook; a step cannot call it, and nothing within can. */
+static void as_one_graph(void **state) {
+    (void)state;
+    cb_tensor *x = cb_full(cb_dims(2, 4), 0.25, CB_F64);
+    w = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+    v = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+    cb_register_hook(w, doubles, &two);
+    double of_w[2];
+    cb_function *fast = cb_compile(forward, VM ", fullgraph=1");
+    for (int compiled = 0; compiled < 2; compiled++) {
+        cb_zero_grad(w);
+        cb_backward(cb_sum(compiled ? cb_call(fast, x) : forward(x)), NULL);
+        of_w[compiled] = told(cb_tensor_grad(w));
+    }
+    expect_near(of_w[1], of_w[0]);
+    cb_function_free(fast);
+    fast = cb_compile(trains, VM ", fullgraph=1");
+    REFUSED(cb_call(fast, x), "is a leaf with a hook");
+    cb_function_free(fast);
+    fast = cb_compile(on_a_result, VM ", fullgraph=1");
+    REFUSED(cb_call(fast, x), "fullgraph");
+    cb_function_free(fast);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(one_behind_the_other), TEST(with_a_history), TEST(refusals),
+        TEST(optimizers),           TEST(as_eager),       TEST(as_one_graph),
+    };
+    return cmocka_run_group_tests_name("hooks", tests, NULL, NULL);
+}
