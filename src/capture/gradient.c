@@ -250,6 +250,42 @@ bool call_loses_leaf(Tracer *tracer) {
     return call_break(call_interrupted(tracer), REASON_leaf_ended, "");
 }
 
+/* Something that lives was computed from v: its gradient would come by v's hook, and out of a joint
+ * graph it does not. */
+static bool feeds_others(const Call *call, int v) {
+    const Trace *trace = call->trace;
+    bool *fed = memory_zalloc((size_t)length(trace->value) + 1), feeds = !fed;
+    if (fed) fed[v] = true;
+    for (int i = 0; i < call->at && fed; i++) {
+        const TraceOp *op = &trace->op[i];
+        bool any = false;
+        for (int k = 0; k < op->input_count; k++)
+            any |= op->input[k].kind == OPERAND_VALUE && fed[op->input[k].value];
+        int results = op->back ? trace_back_results(op->back) : op->result >= 0;
+        for (int k = 0; k < results && any; k++) {
+            int result = op->result + k;
+            fed[result] = trace->value[result].tracked;
+            feeds |= fed[result] && call->value[result];
+        }
+    }
+    memory_free(fed);
+    return feeds;
+}
+
+bool call_takes_hook(Tracer *tracer, Tensor *x) {
+    Call *call = call_of(tracer);
+    call_meet(call, x);
+    int v = call_traced(call, x);
+    if (v == NO_VALUE) return !tape_gradient(x) || call_break(call, REASON_leaf_ended, "");
+    if (call->function->options.fullgraph) return call_break(call, REASON_hook_registered, "");
+    if (feeds_others(call, v))
+        return call_needs_tape(call, "a result has a hook from which another one was computed: "
+                                     "register it behind the op that gives the result");
+    bool done = call_event(call, REASON_hook_registered);
+    call_meet(call, x);
+    return done;
+}
+
 bool call_ends_leaves(const Call *call) {
     Trace *trace = call->recording->trace;
     int given = 0;

@@ -31,9 +31,7 @@ bool tape_is_hooked(const Tensor *x) { return x->history && tape_node(x)->hook; 
  * far is computed. NULL with an error. */
 static TapeNode *node_for_hooks(Tensor *x) {
     Tracer *tracer = tracer_current();
-    bool leaf = tape_gradient(x);
-    if (leaf && tracer && tracer->end_leaf && !tracer->end_leaf(tracer)) return NULL;
-    if (!leaf && !tensor_materialize(x)) return NULL;
+    if (tracer && tracer->take_hook && !tracer->take_hook(tracer, x)) return NULL;
     if (x->history && !tape_is_promised(x)) return tape_node(x);
     tape_refuses_untracked("register_hook");
     return NULL;
@@ -48,6 +46,7 @@ int cb_register_hook(cb_tensor *handle, cb_gradient_hook *call, void *user) {
         if (node) fail_memory(sizeof *hook);
         return 0;
     }
+    if (node->kind == TAPE_PART) node->producer[0]->hooked |= tape_part_bit(node->part);
     TapeHook **last = &node->hook;
     while (*last) last = &(*last)->next;
     *hook = (TapeHook){NULL, call, user, ++node->hooks};

@@ -367,10 +367,26 @@ static bool refuse_second(void) {
     return false;
 }
 
+/* A gradient has come by a result that was computed from one with a hook, which it goes past. */
+static bool passes_hooks(const TapeNode *node, Tensor *const *given) {
+    bool passes = false;
+    for (int k = 0; k <= node->part && node->hooked; k++)
+        for (int i = 0; i <= node->part && node->hooked & tape_part_bit(k); i++)
+            passes |= given[i] && node->steps->is_behind(node->state, i, k);
+    if (passes)
+        fail(CB_ERR_ARGUMENT,
+             "backward: a result of a compiled function (%s:%d) was computed from another one of "
+             "the same call, whose hook does not see its gradient: compile it with "
+             "\"backward=tape\"",
+             node->site.file ? node->site.file : "?", node->site.line);
+    return passes;
+}
+
 static bool step_together(TapeWalk *walk, const TapeVisit *visit) {
     TapeNode *node = visit->node;
     Tensor **output = arena_new_array(walk->arena, Tensor *, node->count + 1);
     if (walk->graph) return refuse_second();
+    if (passes_hooks(node, visit->given)) return false;
     if (!node->steps->go_back(node->state, visit->given, output)) return false;
     for (int i = 0; i < node->count; i++) {
         TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];

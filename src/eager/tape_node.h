@@ -37,11 +37,15 @@ struct TapeNode {
     TapeNode *next;      /* among those that are being freed */
     int64_t *word;       /* attributes, behind producer */
     int part;            /* of a part: which result it is */
+    uint64_t hooked;     /* of what computed several: which have had hooks (tape_part_bit) */
     const TogetherSteps *steps; /* of what computed several, for which `state` is theirs */
     void *state;
     int saves;     /* of TAPE_OP: count */
     Saved saved[]; /* by operand */
 };
+
+/* All behind the 63rd result are one. */
+static inline uint64_t tape_part_bit(int part) { return UINT64_C(1) << (part < 63 ? part : 63); }
 
 static inline TapeNode *tape_node(const Tensor *x) { return (TapeNode *)(void *)x->history; }
 

@@ -73,6 +73,9 @@ struct Tracer {
     /* A leaf, or what stands for one, is about to be none any more. False with an error: it stays.
      * May be NULL. */
     bool (*end_leaf)(Tracer *tracer);
+    /* The user's code is to see the gradient of x, which has its history then. False with an error.
+     * NULL: x has none, unless it is no tensor of the tracer's. */
+    bool (*take_hook)(Tracer *tracer, Tensor *x);
     /* The module's forward runs, or something of it is asked for. May be NULL. */
     void (*meet_module)(Tracer *tracer, const cb_module *module);
     /* The FX graph runs. May be NULL. */

@@ -48,6 +48,7 @@ class Stats(Structure):
 class Memory(Structure):
     _fields_ = [(n, c_int64) for n in 'live_bytes cached_bytes peak_bytes live_tensors'.split()]
 
+HOOK = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
 CALLBACK = CFUNCTYPE(c_int, POINTER(c_void_p), c_int, POINTER(c_void_p), c_void_p)
 ERR_INDEX = -4
 OPERAND_TENSOR, OPERAND_FLOAT, OPERAND_INT, OPERAND_BOOL = range(4)
@@ -76,6 +77,7 @@ for name, result, *arguments in [
         ('cat', T, POINTER(T), c_int, c_int), ('stack', T, POINTER(T), c_int, c_int),
         ('assign', T, T, T), ('fill_', T, T, Operand),
         ('requires_grad_', T, T, c_bool), ('requires_grad', c_bool, T), ('backward', c_int, T, T),
+        ('register_hook', c_int, T, HOOK, c_void_p),
         ('grad', c_int, T, T, POINTER(T), c_int, POINTER(T)),
         ('grad_graph', c_int, T, T, POINTER(T), c_int, POINTER(T)), ('tensor_grad', T, T), ('zero_grad', None, T),
         ('no_grad_open', None), ('no_grad_close', None), ('autocast_open', None, c_int), ('autocast_close', None),
@@ -348,6 +350,14 @@ def grad(y, gradient, wrt, graph=False):
     call = lib.cb_grad_graph if graph else lib.cb_grad
     checked(call(y.handle, gradient.handle if gradient else None, handles(wrt), len(wrt), out))
     return [Tensor(h) if h else None for h in out[:len(wrt)]]
+
+hooks = [] # callbacks, which must live
+
+def register_hook(x, hook):
+    """hook(Tensor) gives a Tensor."""
+    hooks.append(HOOK(lambda g, user: hook(Tensor(g)).handle))
+    note_site()
+    if not lib.cb_register_hook(x.handle, hooks[-1], None): checked(lib.cb_error_status())
 
 def synchronize(): checked(lib.cb_synchronize()) # what a device has found meanwhile is an error here
 def set_option(name, value): checked(lib.cb_set_option(name.encode(), str(value).encode()))

@@ -1,7 +1,7 @@
 """Random programs that ask for gradients in every way, beside PyTorch's numbers: by several equal ops, by results on
 the way, by views, by leaves that were written to where nothing is followed, of gradients; with copies and fills there.
 Some ask for none inside, and what they return is gone back from outside. Some ask for values on the way, where a
-compiled call is cut (not under fullgraph=1).
+compiled call is cut (not under fullgraph=1, and there without those that have hooks on the way).
 
     python tests/oracle/grad_programs.py [COUNT [SEED]]                       needs torch and NumPy
     python tests/oracle/grad_programs.py show SEED                            one program, as text
@@ -45,11 +45,14 @@ class Program:
         self.ask(random.Random(-seed))
 
     def ask(self, random):
-        """For values of what is there, by a draw of its own, so that programs are what they were without."""
-        for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
+        """For values of what is there, by a draw of its own, so that programs are what they were without; and hooks."""
+        kinds = ['value'] * random.choice((0, 0, 1, 1, 2, 3)) + ['hook'] * random.choice((0, 0, 0, 1, 2))
+        for kind in kinds:
             at = random.randint(1, len(self.statements))
-            there = [n for _, made, _ in self.statements[:at] for n in (made if isinstance(made, list) else [made]) if n]
-            self.statements.insert(at, ('value', None, (random.choice(there + ['w', 't']),)))
+            there = [n for what, made, _ in self.statements[:at] for n in (made if isinstance(made, list) else [made])
+                     if n and (kind == 'value' or what == 'op')] # PyTorch crashes by hooks of views behind a write
+            x = random.choice(there + ['w', 't' if kind == 'value' else 'v'])
+            self.statements.insert(at, (kind, None, (x,) if kind == 'value' else (x, random.choice((2, -1)))))
 
     def name(self):
         self.count += 1
@@ -137,6 +140,7 @@ class Torch:
     def detach(self, x): return x.detach()
     def constant(self): return torch.full((3,), -77.0, dtype=torch.float64)
     def value(self, x): pass
+    def hook(self, x, factor): x.register_hook(lambda g: g * factor)
 
 class Carbide:
     def __init__(self, asks): self.asks = asks
@@ -173,6 +177,7 @@ class Carbide:
     def constant(self): return cb.tensor(np.full(3, -77.0))
     def value(self, x):
         if self.asks: self.read(self.detach(x))
+    def hook(self, x, factor): cb.register_hook(x, lambda g: cb.call('mul', g, factor))
 
 def run(program, side, state, allowed=None):
     """The results of one call: a tensor for each gradient, -77s where there is none. allowed: the statements that
@@ -185,6 +190,9 @@ def run(program, side, state, allowed=None):
         decided.append(True)
         if kind in ('op', 'quiet'): values[made] = getattr(side, kind)(rest[0], *(values[a] if isinstance(a, str) else a for a in rest[1:]))
         elif kind == 'value': side.value(values[rest[0]])
+        elif kind == 'hook':
+            if allowed is None and not side.follows(values[rest[0]]): decided[-1] = False; continue
+            side.hook(values[rest[0]], rest[1])
         elif kind == 'view':
             values[made] = side.view(rest[0], values[rest[1]])
             if allowed is None: versions[made] = values[made]._version
@@ -276,7 +284,9 @@ def check(seed):
     program = Program(seed)
     theirs, allowed = theirs_of(program)
     found, by_op = [], 0
+    hooked = any(kind == 'hook' for kind, _, _ in program.statements)
     for way in (None,) + WAYS:
+        if hooked and way == 'fullgraph=1': continue
         try: ours, eager = ours_of(program, way, allowed)
         except cb.Error as error:
             told = str(error)

@@ -163,6 +163,13 @@ static cb_tensor *on_a_leaf(cb_tensor *x) {
     return cb_detach(y);
 }
 
+/* What was computed from it before comes back over it. */
+static cb_tensor *behind_others(cb_tensor *x) {
+    cb_tensor *y = cb_exp(cb_mul(x, w)), *z = cb_tanh(cb_reshape(y, cb_dims(-1, 2, 2)));
+    cb_register_hook(y, doubles, &two);
+    return cb_mul(cb_reshape(z, cb_dims(-1, 4)), v);
+}
+
 typedef struct HookCourse {
     double result[CALLS], of_w[CALLS], of_v[CALLS], sum;
     int hooked;
@@ -207,8 +214,9 @@ static void expect_near(double got, double wanted) {
 static void as_eager(void **state) {
     (void)state;
     static cb_function_1 *const program[] = {
-        forward, trains, asks_by_a_leaf, on_a_result, on_a_result_and_back, on_a_leaf};
-    for (int k = 0; k < 6; k++)
+        forward,   trains,       asks_by_a_leaf, on_a_result, on_a_result_and_back,
+        on_a_leaf, behind_others};
+    for (int k = 0; k < 7; k++)
         for (int way = 0; way < 2; way++) {
             cb_function *fast = cb_compile(program[k], way ? VM ", dynamic=1" : VM);
             HookCourse wanted = run(program[k], NULL), got = run(program[k], fast);
@@ -219,9 +227,34 @@ static void as_eager(void **state) {
             }
             assert_int_equal(got.hooked, wanted.hooked);
             expect_near(got.sum, wanted.sum);
-            assert_int_equal(cb_stats(fast).eager_calls, program[k] == on_a_leaf ? CALLS : 0);
+            assert_int_equal(cb_stats(fast).eager_calls, k < 5 ? 0 : CALLS);
             cb_function_free(fast);
         }
+}
+
+static int two_results(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_exp(cb_mul(in[0], w));
+    out[1] = cb_tanh(out[0]);
+    return 2;
+}
+
+/* A hook of the first one sees no gradient that comes by the second. */
+static void of_several_results(void **state) {
+    (void)state;
+    cb_tensor *x = cb_full(cb_dims(2, 4), 0.25, CB_F64), *out[2];
+    w = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+    cb_function *fast = cb_compile_n(two_results, NULL, VM);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(cb_call_n(fast, &x, 1, out, 2), 2);
+        assert_true(cb_register_hook(out[k], doubles, &two) > 0);
+        assert_int_equal(cb_backward(cb_sum(out[0]), NULL), CB_OK);
+        if (k)
+            assert_int_equal(cb_backward(cb_sum(out[1]), NULL), CB_OK);
+        else
+            REFUSES(cb_backward(cb_sum(out[1]), NULL), CB_ERR_ARGUMENT, "whose hook does not see");
+    }
+    cb_function_free(fast);
 }
 
 /* A joint graph goes back to a leaf with a hook; a step cannot call it, and nothing within can. */
@@ -251,7 +284,8 @@ static void as_one_graph(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(one_behind_the_other), TEST(with_a_history), TEST(refusals),
-        TEST(optimizers),           TEST(as_eager),       TEST(as_one_graph),
+        TEST(optimizers),           TEST(as_eager),       TEST(of_several_results),
+        TEST(as_one_graph),
     };
     return cmocka_run_group_tests_name("hooks", tests, NULL, NULL);
 }
