@@ -81,6 +81,12 @@ static cb_tensor *fails(cb_tensor *gradient, void *user) {
     (void)user;
     return cb_reshape(gradient, cb_dims(7));
 }
+static cb_tensor *by_the_leaf(cb_tensor *gradient, void *user) {
+    (void)user;
+    cb_tensor *g = cb_mul(gradient, w);
+    assert_false(cb_requires_grad(g));
+    return g;
+}
 static cb_tensor *kept;
 static cb_tensor *keeps(cb_tensor *gradient, void *user) {
     (void)user;
@@ -107,6 +113,10 @@ static void refusals(void **state) {
     cb_mul_(kept, 0.0); /* it is another tensor than the gradient */
     assert_true(element(cb_tensor_grad(w)) == 6);
     cb_free(kept);
+    w = cb_requires_grad_(cb_full(cb_dims(2), 3, CB_F64), true);
+    cb_register_hook(w, by_the_leaf, NULL);
+    cb_backward(cb_sum(cb_mul(w, w)), NULL);
+    assert_true(element(cb_tensor_grad(w)) == 18);
 }
 
 /* An optimizer takes a leaf with a hook. */
