@@ -276,6 +276,7 @@ bool call_takes_hook(Tracer *tracer, Tensor *x) {
     Call *call = call_of(tracer);
     call_meet(call, x);
     int v = call_traced(call, x);
+    if (tape_is_promised(x)) return call_needs_tape(call, promise_followed);
     if (v == NO_VALUE) return !tape_gradient(x) || call_break(call, REASON_leaf_ended, "");
     if (call->function->options.fullgraph) return call_break(call, REASON_hook_registered, "");
     if (feeds_others(call, v))
@@ -283,7 +284,7 @@ bool call_takes_hook(Tracer *tracer, Tensor *x) {
                                      "register it behind the op that gives the result");
     bool done = call_event(call, REASON_hook_registered);
     call_meet(call, x);
-    return done;
+    return tape_is_promised(x) ? call_needs_tape(call, promise_followed) : done;
 }
 
 bool call_ends_leaves(const Call *call) {
