@@ -273,7 +273,7 @@ static bool feeds_others(const Call *call, int v) {
 }
 
 bool call_takes_hook(Tracer *tracer, Tensor *x) {
-    Call *call = call_of(tracer);
+    Call *call = call_interrupted(tracer);
     call_meet(call, x);
     int v = call_traced(call, x);
     if (tape_is_promised(x)) return call_needs_tape(call, promise_followed);
