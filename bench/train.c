@@ -55,8 +55,7 @@ static double resident_mb(const char *key) {
 /* ---- the networks --------------------------------------------------------------------------- */
 
 static cb_module *digits(int64_t pixels) {
-    return cb_nn_sequential(cb_nn_linear(pixels, 128, true), cb_nn_relu(),
-                            cb_nn_linear(128, 64, true), cb_nn_relu(), cb_nn_linear(64, 10, true));
+    return cb_model_mlp((int64_t[]){pixels, 128, 64, 10}, 4);
 }
 
 static cb_module *gpt_small(int64_t length) {

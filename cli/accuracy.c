@@ -7,16 +7,21 @@
  * NaN equals NaN. Whole numbers may differ by one: pixels are rounded.
  *
  * float64 copies of a large case and of all that it computes on the way would need gigabytes, so
- * cases whose results follow the batch are checked in parts of PART elements. */
+ * cases whose results follow the batch are checked in parts of PART elements.
+ *
+ * Of a network that learns the losses of a few steps are compared, with the tolerance that those
+ * suites have for training. */
 #include "measure.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 enum { PART = 1 << 20, FEW = 1000 };
+static const double TRAINING_TOLERANCE = 1e-2;
 
 typedef struct Sums { /* over the elements so far */
     double max_error, eager_error, eager_square, compiled_square;
+    double tolerance;
     int64_t count;
     bool close;
 } Sums;
@@ -43,9 +48,9 @@ static double distance(double a, double b) {
     return isnan(d) ? INFINITY : d;
 }
 
-static void add_part(Sums *sums, cb_dtype dtype, const double *exact, const double *eager,
-                     const double *compiled, int64_t count) {
-    double tolerance = tolerance_of(dtype), relative = tolerance < 1 ? tolerance : 0;
+static void add_part(Sums *sums, const double *exact, const double *eager, const double *compiled,
+                     int64_t count) {
+    double tolerance = sums->tolerance, relative = tolerance < 1 ? tolerance : 0;
     for (int64_t i = 0; i < count; i++) {
         double e = distance(eager[i], exact[i]), c = distance(compiled[i], exact[i]);
         sums->eager_error = fmax(sums->eager_error, e);
@@ -60,10 +65,10 @@ static void add_part(Sums *sums, cb_dtype dtype, const double *exact, const doub
 
 static bool agree(const Sums *sums, cb_dtype dtype) {
     if (sums->close) return true;
-    double n = (double)sums->count, tolerance = tolerance_of(dtype);
+    double n = (double)sums->count;
     double factor = cb_dtype_size(dtype) == 2 || sums->count < FEW ? 3 : 2;
     return sqrt(sums->compiled_square / n) <=
-           factor * sqrt(sums->eager_square / n) + tolerance / 10;
+           factor * sqrt(sums->eager_square / n) + sums->tolerance / 10;
 }
 
 typedef struct Results {
@@ -87,7 +92,8 @@ static cb_tensor *exact_part(const Subject *subject, int64_t start, int64_t coun
         input[i] = part_of(subject->input[i], start, batched ? count : 0);
         if (input[i] && is_float(cb_dtype_of(input[i]))) input[i] = cb_to(input[i], CB_F64);
     }
-    return subject_result(subject, NULL, input);
+    return subject->optimizer ? training_exact(subject, input)
+                              : subject_result(subject, NULL, input);
 }
 
 static bool add_range(const Results *results, int64_t start, int64_t count, Sums *sums) {
@@ -98,8 +104,8 @@ static bool add_range(const Results *results, int64_t start, int64_t count, Sums
         cb_read(part_of(results->eager, start, count), results->eager_value, CB_F64) == CB_OK &&
         cb_read(part_of(results->compiled, start, count), results->compiled_value, CB_F64) == CB_OK;
     if (done)
-        add_part(sums, cb_dtype_of(results->compiled), results->exact_value, results->eager_value,
-                 results->compiled_value, cb_numel(exact));
+        add_part(sums, results->exact_value, results->eager_value, results->compiled_value,
+                 cb_numel(exact));
     cb_scope_close();
     return done;
 }
@@ -121,15 +127,22 @@ static bool add_all(Results *results, Sums *sums) {
     return done;
 }
 
+static cb_tensor *compared(const Subject *subject, cb_function *fast) {
+    return subject->optimizer ? training_losses(subject, fast, subject->input)
+                              : subject_result(subject, fast, subject->input);
+}
+
 bool accuracy_check(const Subject *subject, cb_function *fast, Accuracy *out) {
     Results results = {.subject = subject};
     Sums sums = {.close = true};
     cb_scope_open();
-    results.eager = subject_result(subject, NULL, subject->input);
-    results.compiled = subject_result(subject, fast, subject->input);
+    results.eager = compared(subject, NULL);
+    results.compiled = compared(subject, fast);
     bool done = results.eager && results.compiled;
     bool same = done && cb_dtype_of(results.eager) == cb_dtype_of(results.compiled) &&
                 cb_numel(results.eager) == cb_numel(results.compiled);
+    if (same) sums.tolerance = tolerance_of(cb_dtype_of(results.compiled));
+    if (subject->optimizer) sums.tolerance = fmax(sums.tolerance, TRAINING_TOLERANCE);
     if (same) done = add_all(&results, &sums);
     if (done && subject->module) done = cb_module_to(subject->module, subject->dtype) == CB_OK;
     if (done)

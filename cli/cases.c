@@ -11,7 +11,8 @@
 
 enum { SMALL = 1 << 10, MEDIUM = 1 << 22, LARGE = 1 << 24, ROW = 1024, ROWS = MEDIUM / ROW };
 enum { PIXELS = 784, HIDDEN = 512, CLASSES = 10 };
-enum { COLORS = 3, SIDE = 224, TOKENS = 128, VOCABULARY = 50257 };
+enum { COLORS = 3, SIDE = 224, OBJECTS = 1000, TOKENS = 128, VOCABULARY = 50257 };
+enum { DIGIT_PIXELS = 64, LEARNT_TOKENS = 256 };
 enum { FEW_BINS = 1 << 10, SOME_BINS = 1 << 16, MANY_BINS = 1 << 22, WORDS = 1000, COLUMNS = 64 };
 enum { SHORT_ROW = 5, SHORT_ROWS = 200000 };
 
@@ -48,8 +49,15 @@ BODY(scatter_add, cb_scatter_add(x[0], 0, x[1], x[2]))
 BODY(scatter_rows, cb_scatter_add(x[0], 0, cb_expand(x[1], cb_dims(-1, COLUMNS)), x[2]))
 
 static cb_module *alexnet(void) { return cb_model_alexnet(cb_alexnet_config_default()); }
+static cb_module *resnet18(void) { return cb_model_resnet(cb_resnet18_config()); }
 static cb_module *resnet50(void) { return cb_model_resnet(cb_resnet50_config()); }
 static cb_module *gpt2(void) { return cb_model_gpt2(cb_gpt2_124m_config()); }
+static cb_module *digits(void) {
+    return cb_model_mlp((int64_t[]){DIGIT_PIXELS, 128, 64, CLASSES}, 4);
+}
+
+/* A network that learns stays about where it began, however long it is timed. */
+#define SLOWLY "lr=1e-7"
 
 const BenchCase cases[] = {
     {.name = "copy",
@@ -197,6 +205,39 @@ const BenchCase cases[] = {
      .dtype = CB_F32,
      .batch = 1,
      .input = {{{BATCH, TOKENS}, 0}},
+     .below = VOCABULARY},
+    {.name = "digits-train",
+     .help = "a training step of 64 -> 128 -> 64 -> 10, with AdamW: the cost of a call",
+     .network = digits,
+     .body = training_step,
+     .optimizer = "AdamW",
+     .rates = SLOWLY,
+     .whole = true,
+     .dtype = CB_F32,
+     .batch = 64,
+     .input = {{{BATCH, DIGIT_PIXELS}, 1}, {{BATCH}, 0}},
+     .below = CLASSES},
+    {.name = "resnet18-train",
+     .help = "a training step of ResNet-18, images of 224 x 224, SGD with momentum",
+     .network = resnet18,
+     .body = training_step,
+     .optimizer = "SGD",
+     .rates = SLOWLY ", momentum=0.9, weight_decay=1e-4",
+     .whole = true,
+     .dtype = CB_F32,
+     .batch = 8,
+     .input = {{{BATCH, COLORS, SIDE, SIDE}, 1}, {{BATCH}, 0}},
+     .below = OBJECTS},
+    {.name = "gpt2-train",
+     .help = "a training step of GPT-2, 124M parameters, texts of 256 tokens, AdamW",
+     .network = gpt2,
+     .body = training_step,
+     .optimizer = "AdamW",
+     .rates = SLOWLY,
+     .whole = true,
+     .dtype = CB_F32,
+     .batch = 1,
+     .input = {{{BATCH, LEARNT_TOKENS}, 0}, {{BATCH, LEARNT_TOKENS}, 0}},
      .below = VOCABULARY},
 };
 const int case_count = sizeof cases / sizeof *cases;

@@ -8,6 +8,7 @@
 
 enum {
     CASE_INPUTS = 8,
+    CASE_PARAMETERS = 256, /* of a network that is trained */
     BATCH = -1 /* as a size: the subject's batch */
 };
 
@@ -21,6 +22,9 @@ typedef struct BenchCase {
     cb_function_n *body; /* one result; a direct call is eager, cb_compile_n compiles it */
     /* Instead of body: a module with one input, compiled by cb_compile_module. */
     cb_module *(*network)(void);
+    /* Of a network that learns, with its arguments. Then the body is a step of it (training.c), and
+     * input[1] what the network should make of input[0]. */
+    const char *optimizer, *rates;
     cb_dtype dtype; /* unless --dtype says another */
     int64_t batch;  /* unless --batch says another: what BATCH stands for; 0: it has none */
     bool whole;     /* the result is a sum over the batch, so it cannot be checked in parts */
@@ -39,7 +43,10 @@ typedef struct Subject {
     int64_t batch;
     int input_count;
     cb_tensor *input[CASE_INPUTS];
-    cb_module *module; /* of a network, in eval mode; or NULL */
+    cb_module *module;       /* of a network, in eval mode unless it learns; or NULL */
+    cb_optimizer *optimizer; /* of one that learns; or NULL */
+    cb_tensor *parameter[CASE_PARAMETERS];
+    int parameters;
 } Subject;
 
 extern const BenchCase cases[];
@@ -79,6 +86,14 @@ cb_function *subject_compile(const Subject *subject, const char *options);
 cb_tensor *subject_result(const Subject *subject, cb_function *fast, cb_tensor *const *input);
 /* Runs the case once in a scope of its own; fast NULL: eager. */
 bool subject_call(const Subject *subject, cb_function *fast);
+
+/* training.c: a step as a body, whose user is the subject, and its result, the loss; the optimizer
+ * of a subject's module; the losses of a few steps from the weights as they are, which stay; the
+ * same when the module has been converted to float64, and so has other tensors. */
+int training_step(cb_tensor *const *input, int input_count, cb_tensor **output, void *user);
+bool training_open(Subject *subject);
+cb_tensor *training_losses(const Subject *subject, cb_function *fast, cb_tensor *const *input);
+cb_tensor *training_exact(const Subject *subject, cb_tensor *const *input);
 
 /* The inputs of the case photo (photo.c): picture and gains. */
 int photo_make(cb_dtype dtype, cb_tensor **input);

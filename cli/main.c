@@ -17,6 +17,7 @@ const Command commands[] = {
      "carbide bench gelu softmax --threads 2\n"
      "carbide bench alexnet --batch 32        # 100 batches eager, 100 compiled\n"
      "carbide bench gpt2 --autocast bf16\n"
+     "carbide bench resnet18-train --batches 10 # steps of a network that learns\n"
      "carbide bench mlp --json                # one object a line\n"},
     {"explain", "CASE", "shows how a case compiles: steps, bytes, reasons; with --profile times",
      command_explain, explain_rows, "cases",

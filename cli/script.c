@@ -1,9 +1,12 @@
 /* What users of torch.compile do: a warm-up, a number of batches as it is, the same batches
- * compiled, both times and the speed-up. Batches are whole calls, one after the other.
+ * compiled, both times and the speed-up. Batches are whole calls, one after the other; of a network
+ * that learns, steps.
  *
  *     Baseline time for 100 batches: 24.0612 seconds
  *     Compiled time for 100 batches: 15.2210 seconds
- *     Speedup: 1.58x */
+ *     Speedup: 1.58x
+ *     Kernels: 2261, compiled 189
+ *     Peak memory: 1629 MB, compiled 971 MB */
 #include "base/clock.h"
 #include "measure.h"
 
@@ -35,12 +38,22 @@ static bool compare(const Subject *subject, cb_function *fast, const MeasureOpti
     return accuracy.agree;
 }
 
+static void print_costs(cb_function *fast, double baseline_mb, double compiled_mb) {
+    cb_function_stats stats = cb_stats(fast);
+    printf("Kernels: %lld, compiled %lld\n", (long long)stats.kernels_eager,
+           (long long)stats.kernels);
+    printf("Peak memory: %.0f MB, compiled %.0f MB\n", baseline_mb, compiled_mb);
+}
+
 static bool run(const Subject *subject, cb_function *fast, const MeasureOptions *options) {
     long long batches = (long long)options->batches;
+    resident_reset();
     double baseline = time_batches(subject, NULL, "Baseline", options);
     if (baseline < 0) return false;
+    double baseline_mb = resident_peak_mb();
     printf("Baseline time for %lld batches: %.4f seconds\n", batches, baseline);
     fflush(stdout);
+    resident_reset();
     double start = clock_ms();
     if (!subject_call(subject, fast)) return false;
     double first = (clock_ms() - start) / 1e3;
@@ -49,6 +62,7 @@ static bool run(const Subject *subject, cb_function *fast, const MeasureOptions 
     printf("Compiled time for %lld batches: %.4f seconds\n", batches, compiled);
     printf("Speedup: %.2fx\n", baseline / compiled);
     printf("First compiled call, with tracing and compiling: %.4f seconds\n", first);
+    print_costs(fast, baseline_mb, resident_peak_mb());
     return compare(subject, fast, options);
 }
 

@@ -28,8 +28,9 @@ static bool make_module(Subject *subject) {
     if (!subject->row->network) return true;
     subject->module = subject->row->network();
     if (!subject->module) return false;
-    cb_module_train(subject->module, false);
-    return cb_module_to(subject->module, subject->dtype) == CB_OK;
+    cb_module_train(subject->module, subject->row->optimizer != NULL);
+    if (cb_module_to(subject->module, subject->dtype) != CB_OK) return false;
+    return !subject->row->optimizer || training_open(subject);
 }
 
 static bool can_autocast(cb_dtype dtype) {
@@ -58,24 +59,25 @@ const char *subject_autocast(const Subject *subject) {
 }
 
 void subject_close(Subject *subject) {
+    cb_optimizer_free(subject->optimizer);
     cb_module_free(subject->module);
     cb_scope_close();
 }
 
 cb_function *subject_compile(const Subject *subject, const char *options) {
-    if (subject->module) return cb_compile_module(subject->module, options);
-    return cb_compile_n(subject->row->body, NULL, options);
+    if (!subject->row->body) return cb_compile_module(subject->module, options);
+    return cb_compile_n(subject->row->body, (void *)subject, options);
 }
 
 static cb_tensor *eager(const Subject *subject, cb_tensor *const *input) {
     cb_tensor *output = NULL;
-    if (subject->module) return cb_module_forward(subject->module, input, subject->input_count);
-    int made = subject->row->body(input, subject->input_count, &output, NULL);
+    if (!subject->row->body) return cb_module_forward(subject->module, input, subject->input_count);
+    int made = subject->row->body(input, subject->input_count, &output, (void *)subject);
     return made == 1 ? output : NULL;
 }
 
 cb_tensor *subject_result(const Subject *subject, cb_function *fast, cb_tensor *const *input) {
-    bool casts = subject->autocast != CB_SAME;
+    bool casts = subject->autocast != CB_SAME && !subject->optimizer; /* a step does it itself */
     if (casts) cb_autocast_open(subject->autocast);
     cb_tensor *output = fast ? cb_call_1(fast, input, subject->input_count) : eager(subject, input);
     if (casts) cb_autocast_close();

@@ -55,6 +55,10 @@ cb_module *cb_model_gpt2(cb_gpt2_config config);
  * that names what is missing or has other sizes than the rest. */
 cb_module *cb_model_gpt2_load(const char *path, int64_t heads);
 
+/* Linear layers with relu between them: widths 64, 128, 10 are two layers. Keys as
+ * nn.Sequential's. */
+cb_module *cb_model_mlp(const int64_t *width, int count);
+
 #ifdef __cplusplus
 }
 #endif
