@@ -10,6 +10,7 @@
 #include "../../cli/accuracy.c"
 #include "../../cli/screen.c"
 #include "../../cli/subject.c"
+#include "../../cli/training.c"
 
 static int identity(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
     (void)count, (void)user;
@@ -112,11 +113,53 @@ static void test_pixels_may_differ_by_one(void **state) {
     cb_scope_close();
 }
 
+static cb_module *layer(void) { return cb_nn_linear(6, 3, true); }
+
+/* The loss, and nothing learnt from it. */
+static int idle_step(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    const Subject *subject = user;
+    (void)count;
+    *output = cb_cross_entropy(cb_forward(subject->module, x[0]), x[1]);
+    return 1;
+}
+
+static bool learns_alike(const char *optimizer, cb_function_n *compiled) {
+    const BenchCase learns = {.name = "learns",
+                              .network = layer,
+                              .body = training_step,
+                              .optimizer = optimizer,
+                              .rates = "lr=1e-7",
+                              .whole = true,
+                              .dtype = CB_F32,
+                              .batch = 16,
+                              .input = {{{BATCH, 6}, 1}, {{BATCH}, 0}},
+                              .below = 3};
+    Subject subject;
+    Accuracy accuracy = {.agree = false};
+    assert_true(subject_open(&subject, &learns, (SubjectOptions)SUBJECT_OPTIONS_DEFAULT));
+    cb_function *fast = cb_compile_n(compiled, &subject, "backend=vm");
+    double before = cb_item(cb_sum(cb_abs(subject.parameter[0])));
+    assert_true(accuracy_check(&subject, fast, &accuracy));
+    cb_tensor *weight = cb_module_get(subject.module, "weight");
+    assert_true(cb_item(cb_sum(cb_abs(weight))) == before); /* the steps were taken back */
+    cb_function_free(fast);
+    subject_close(&subject);
+    assert_null(cb_error());
+    return accuracy.agree;
+}
+
+static void test_steps_are_compared(void **state) {
+    (void)state;
+    assert_true(learns_alike("AdamW", training_step));
+    assert_true(learns_alike("SGD", training_step));
+    assert_false(learns_alike("AdamW", idle_step));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_results_agree),        cmocka_unit_test(test_a_shift_is_found),
         cmocka_unit_test(test_one_wrong_element_is_found), cmocka_unit_test(test_sums_are_whole),
-        cmocka_unit_test(test_pixels_may_differ_by_one),
+        cmocka_unit_test(test_pixels_may_differ_by_one),   cmocka_unit_test(test_steps_are_compared),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();
