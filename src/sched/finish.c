@@ -109,7 +109,8 @@ static int64_t find_cut(const Kernel *kernel, int *axis) {
     return least;
 }
 
-/* Every operand is reached without divisions, and the last axis makes good vectors. */
+/* Every operand is reached without divisions, and the last axis makes good vectors; of folds, the
+ * last one outside, for along the others nothing was gained. */
 static bool is_plain(Kernel *kernel, const DeviceMachine *machine) {
     int64_t stride[2 * DOMAIN_AXES];
     Expr *rest;
@@ -120,29 +121,42 @@ static bool is_plain(Kernel *kernel, const DeviceMachine *machine) {
                 !index_affine(kernel, e->input[k], stride, &rest))
                 return false;
     }
+    if (length(kernel->axis) > kernel->outer_count) {
+        choose_form(kernel, machine);
+        return kernel->form == FORM_TILE;
+    }
     return axis_typical(kernel, length(kernel->axis) - 1) >= machine->short_row;
+}
+
+/* Where axis_number finds the number. */
+static int numbered_axis(const Domain *domain, int number) {
+    int at = 0;
+    while (axis_number(domain, at) != number) at++;
+    return at;
 }
 
 /* A value that is flattened after a transposition has axes that the domain cuts across:
  *
  *     out[a0], a0 < 9216, from x[a0 % 36 * 256 + a0 / 36]     ->     x[a1 * 256 + a0], a0 < 256
  *
- * False: the axes stay as they were. */
+ * Of a fold those of its results. False: the axes stay as they were. */
 static bool split_axes(Schedule *s, Group *group) {
     const Domain before = group->domain;
     const Node **member = group->member;
     int axis = 0, cuts = 0;
     bool lowered = true;
-    if (group->anchor || domain_has_inner(&before)) return false;
+    if (group->anchor) return false;
     for (int64_t by; lowered && (by = find_cut(group->trial, &axis)) > 0; cuts++) {
         Domain finer = group->domain;
-        if (finer.count == DOMAIN_AXES) break;
-        for (int i = finer.count++; i > axis; i--) {
+        int at = numbered_axis(&finer, axis);
+        if (finer.count == DOMAIN_AXES || finer.inner[at]) break;
+        for (int i = finer.count++; i > at; i--) {
             finer.size[i] = finer.size[i - 1];
             finer.varies[i] = finer.varies[i - 1];
+            finer.inner[i] = finer.inner[i - 1];
         }
-        finer.size[axis] /= by, finer.size[axis + 1] = by;
-        finer.varies[axis] = finer.varies[axis + 1] = false;
+        finer.size[at] /= by, finer.size[at + 1] = by;
+        finer.varies[at] = finer.varies[at + 1] = false;
         lowered = group_lower(s, group, &finer);
     }
     if (!cuts) return false;
