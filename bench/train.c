@@ -3,7 +3,7 @@
  *
  *     bench_train CASE [eager|compiled] [THREADS]
  *                                 (digits, gpt_small, gpt, cnn, gpt2, gpt2_bf16, resnet18)
- *     0.5                         stdin: steps for so many seconds (at least five) ...
+ *     0.5                         stdin: steps for so many seconds (at least three) ...
  *     {"median_ms": .., "least_ms": .., "cpu_ms": ..}  ... and what one took; cpu: by all threads
  *                                 an empty line or the end: the facts
  *     {"first_ms": .., "compile_ms": .., "kernels": 160, "graphs": 1, "peak_mb": ..,
@@ -151,7 +151,7 @@ static int by_size(const void *a, const void *b) {
 }
 
 static void sample(Run *run, cb_function *fast, cb_tensor **in, double seconds) {
-    enum { MOST = 100000, FEWEST = 5 };
+    enum { MOST = 100000, FEWEST = 3 };
     static double ms[MOST];
     int count = 0;
     double worked = clock_ms(CLOCK_PROCESS_CPUTIME_ID);

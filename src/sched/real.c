@@ -11,6 +11,8 @@
 enum {
     SHARED_COST = 4,  /* a node with several users may cost this much to compute again */
     SHARED_LOADS = 2, /* ... and read this much */
+    AGAIN_COST = 32,  /* the same where all it reads of its size is a product, which may stay: one
+                       * value in memory in place of several, until a step backward has read it */
     SPREAD_COST = 8,  /* the same for a node that is read many times over, through a broadcast */
     JOIN_READS = 4,   /* a concatenation pays for its own memory by so many reads of an element */
     TREE_NODES = 64   /* longest expansion: keeps lowering linear in the size of the graph */
@@ -18,6 +20,8 @@ enum {
 
 typedef struct Tree { /* of an expanded node, down to real ones */
     int cost, loads, nodes, joins;
+    const Node *large; /* the only one that is more than a broadcast argument, ... */
+    bool several;      /* ... unless there are more */
 } Tree;
 
 static const Node *strip_reshapes(const Node *node) {
@@ -235,8 +239,17 @@ static void mark_checks(Schedule *s) {
 
 /* ---- what would be computed too often ------------------------------------------------------- */
 
+static bool spreads(const Node *node, const Node *input) {
+    return node_numel(input) * 2 <= node_numel(node);
+}
+
+static void add_large(Tree *tree, const Node *large) {
+    tree->several |= tree->large && large && tree->large != large;
+    if (large) tree->large = large;
+}
+
 static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
-    Tree t = {op_info(node->op)->cost, 0, 1, node->op == OP_concat};
+    Tree t = {op_info(node->op)->cost, 0, 1, node->op == OP_concat, NULL, false};
     for (int i = 0; i < node->input_count; i++) {
         const Node *input = node->input[i];
         if (!input) continue;
@@ -245,12 +258,17 @@ static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
         t.loads += leaf ? 1 : tree[input->id].loads;
         t.nodes += leaf ? 0 : tree[input->id].nodes;
         t.joins += leaf ? 0 : tree[input->id].joins;
+        t.several |= !leaf && tree[input->id].several;
+        bool small = leaf && input->op == OP_input && spreads(node, input);
+        add_large(&t, small ? NULL : leaf ? input : tree[input->id].large);
     }
     return t;
 }
 
-static bool spreads(const Node *node, const Node *input) {
-    return node_numel(input) * 2 <= node_numel(node);
+/* Several users, and it is not computed again for each. */
+static bool is_kept(const Tree *t) {
+    bool again = t->large && !t->several && op_info(t->large->op)->kind == KIND_CONTRACT;
+    return again ? t->cost > AGAIN_COST : t->cost > SHARED_COST || t->loads > SHARED_LOADS;
 }
 
 /* A concatenation below windows or a broadcast, as a circular padding is: whoever reads it there
@@ -347,12 +365,13 @@ void mark_real(Schedule *s) {
         mark_dear_inputs(s, tree, node);
         mark_epilogues(s, after_product, node);
         Tree t = tree[node->id] = tree_of(s, tree, node);
-        bool shared = users[node->id] > 1 && (t.cost > SHARED_COST || t.loads > SHARED_LOADS);
+        bool shared = users[node->id] > 1 && is_kept(&t);
         shared &= !s->scatters[node->id]; /* which is as large as all of the input */
         bool writes = s->scatters[node->id], large = t.nodes > TREE_NODES;
         if (large && writes && read[node->id]) cut_writes(s, node);
         if (shared || (large && (!writes || read[node->id]))) make_base_real(s, node);
-        if (s->real[s->below[node->id]->id]) tree[node->id] = (Tree){.loads = 1, .nodes = 1};
+        const Node *below = s->below[node->id];
+        if (s->real[below->id]) tree[node->id] = (Tree){.loads = 1, .nodes = 1, .large = below};
     }
     settle_strided(s);
 }
