@@ -92,14 +92,13 @@ static cb_module *resnet18(int64_t side) {
     return cb_model_resnet(cb_resnet18_config());
 }
 
-static const Case cases[] = {
-    {"digits", 64, 64, digits, 10, false, false},
-    {"gpt_small", 4, 64, gpt_small, 256, true, false},
-    {"gpt", 12, 256, gpt, 256, true, false},
-    {"cnn", 16, 32, cnn, 10, false, false},
-    {"gpt2", 1, 256, gpt2, 50304, true, false},
-    {"gpt2_bf16", 1, 256, gpt2, 50304, true, true},
-    {"resnet18", 8, 224, resnet18, 1000, false, false}};
+static const Case cases[] = {{"digits", 64, 64, digits, 10, false, false},
+                             {"gpt_small", 4, 64, gpt_small, 256, true, false},
+                             {"gpt", 12, 256, gpt, 256, true, false},
+                             {"cnn", 16, 32, cnn, 10, false, false},
+                             {"gpt2", 1, 256, gpt2, 50304, true, false},
+                             {"gpt2_bf16", 1, 256, gpt2, 50304, true, true},
+                             {"resnet18", 8, 224, resnet18, 1000, false, false}};
 
 static bool pictures(const Case *of) { return of->network == cnn || of->network == resnet18; }
 
@@ -189,7 +188,8 @@ int main(int argc, char **argv) {
     cb_function_stats stats = fast ? cb_stats(fast) : (cb_function_stats){0};
     printf("{\"first_ms\": %.1f, \"compile_ms\": %.1f, \"kernels\": %lld, \"graphs\": %lld, "
            "\"peak_mb\": %.1f, \"model_mb\": %.1f}\n",
-           first, stats.trace_ms + stats.compile_ms, (long long)stats.kernels, (long long)stats.graphs, resident_mb("VmHWM:"), model);
+           first, stats.trace_ms + stats.compile_ms, (long long)stats.kernels,
+           (long long)stats.graphs, resident_mb("VmHWM:"), model);
     bool failed = cb_error() || !isfinite(first) || stats.eager_calls;
     if (failed) fprintf(stderr, "bench_train: %s\n", cb_error() ? cb_error() : "not compiled");
     if (fast) cb_function_free(fast);

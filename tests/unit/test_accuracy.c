@@ -157,9 +157,12 @@ static void test_steps_are_compared(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal_results_agree),        cmocka_unit_test(test_a_shift_is_found),
-        cmocka_unit_test(test_one_wrong_element_is_found), cmocka_unit_test(test_sums_are_whole),
-        cmocka_unit_test(test_pixels_may_differ_by_one),   cmocka_unit_test(test_steps_are_compared),
+        cmocka_unit_test(test_equal_results_agree),
+        cmocka_unit_test(test_a_shift_is_found),
+        cmocka_unit_test(test_one_wrong_element_is_found),
+        cmocka_unit_test(test_sums_are_whole),
+        cmocka_unit_test(test_pixels_may_differ_by_one),
+        cmocka_unit_test(test_steps_are_compared),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cb_cleanup();
