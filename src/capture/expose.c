@@ -10,7 +10,7 @@
  *
  * What was recorded before runs first where the op needs a value of it, writes, draws random
  * numbers, or reads what it writes. */
-#include "capture/function.h"
+#include "capture/call.h"
 
 #include "eager/tape.h"
 #include "graph/node.h"

@@ -15,7 +15,7 @@
 #ifndef CARBIDE_CAPTURE_FUNCTIONAL_H
 #define CARBIDE_CAPTURE_FUNCTIONAL_H
 
-#include "capture/function.h"
+#include "capture/call.h"
 
 typedef struct FunctionalValue {
     int parent;  /* the value that it views, NO_VALUE for a root */

@@ -7,7 +7,7 @@
  *     %3 = mul(%1, 0.5)      {mul, 2 operands} {value 1} {0.5} -> value 3, like value 1
  *
  * A line that differs says nothing: the op of the trace is asked then (replay.c). */
-#include "capture/function.h"
+#include "capture/call.h"
 
 #include <stdlib.h>
 

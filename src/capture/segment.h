@@ -3,7 +3,7 @@
 #ifndef CARBIDE_CAPTURE_SEGMENT_H
 #define CARBIDE_CAPTURE_SEGMENT_H
 
-#include "capture/function.h"
+#include "capture/call.h"
 
 typedef struct LeftShell {
     LeftSegment *left;

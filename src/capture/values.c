@@ -2,7 +2,7 @@
  * computes; and who outlives whom among them.
  *
  * Invariant: call->value[v] is NULL, or a tensor that lives. */
-#include "capture/function.h"
+#include "capture/call.h"
 
 #include "base/memory.h"
 #include <string.h>
