@@ -51,8 +51,11 @@ static Expr *rebuild(Kernel *piece, const Expr *e, Expr *const *made) {
     switch (e->op) {
     case OP_constant:
         return expr_constant(piece, dtype, e->imm);
-    case EX_axis:
-        return expr_axis(piece, (int)e->imm.i);
+    case EX_axis: { /* a piece of a piece keeps to the ranges of both */
+        Expr *axis = expr_axis(piece, (int)e->imm.i);
+        axis->low = e->low, axis->high = e->high;
+        return axis;
+    }
     case EX_load:
         return expr_load(piece, (int)e->imm.i, dtype, input[0], input[1]);
     case EX_reduce:

@@ -83,7 +83,17 @@ bool kernel_bounds_rows(Kernel *kernel, int row, int64_t points, int64_t *low, i
     return before + behind < 0.25;
 }
 
-/* Outer points are stored one behind the other, in their own order. */
+/* What is stored may lie where that was loaded from (run/executable.c): the next row would load
+ * what this one has stored beyond itself. */
+static bool loads_where_it_stores(const Kernel *kernel, const Store *store) {
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *x = kernel->expr[id];
+        if (x->op == EX_load && x->input[0] == store->index) return true;
+    }
+    return false;
+}
+
+/* Outer points are stored one behind the other, in their own order, and nowhere else. */
 bool kernel_stores_in_order(Kernel *kernel) {
     for (int s = 0; s < length(kernel->store); s++) {
         const Store *store = &kernel->store[s];
@@ -91,6 +101,7 @@ bool kernel_stores_in_order(Kernel *kernel) {
         Expr *rest;
         bool sets = store->mode == STORE_SET && !store->guard;
         if (!sets || kernel->buffer[store->buffer].role != BUFFER_OUT) return false;
+        if (loads_where_it_stores(kernel, store)) return false;
         if (!index_affine(kernel, store->index, stride, &rest)) return false;
         if (rest->op != OP_constant || rest->imm.i) return false;
         for (int a = length(kernel->axis) - 1; a >= 0; a--) {

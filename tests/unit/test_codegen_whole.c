@@ -2,6 +2,7 @@
  * read and write beyond what is theirs, and nothing beyond a buffer. */
 #include "test_support.h"
 
+#include "elements.h"
 #include "kernel_run.h"
 
 #include <sys/mman.h>
@@ -126,11 +127,59 @@ static void test_nothing_beyond_a_buffer(void **state) {
     arena_free(arena);
 }
 
+/* ---- whole functions ------------------------------------------------------------------------ */
+
+static cb_tensor *pads(cb_tensor *x) { return cb_add(cb_pad(x, cb_dims(0, 0, 1, 1, 1, 1)), 1); }
+static cb_tensor *rolls(cb_tensor *x) { return cb_mul(cb_roll(cb_roll(x, 1, 0), 1, 1), 2); }
+static cb_tensor *factors;
+static cb_tensor *scales(cb_tensor *x) { /* in place: x is where the result goes */
+    return cb_assign(x, cb_mul(x, cb_add(cb_select(factors, 0, 0), 1)));
+}
+static cb_tensor *squares(cb_tensor *x) { return cb_assign(x, cb_clamp(cb_mul(x, x), -100, 100)); }
+static cb_tensor *pool_gradient(cb_tensor *x) {
+    cb_tensor *y = cb_max_pool2d(cb_reshape(x, cb_dims(2, 3, 16, 16)), 3, 2, 1), *g;
+    return cb_grad(cb_sum(cb_mul(y, y)), NULL, &x, 1, &g) == CB_OK ? g : NULL;
+}
+static cb_tensor *pool_indices(cb_tensor *x) {
+    return cb_max_pool2d_indices(cb_reshape(x, cb_dims(2, 3, 16, 16)), 3, 2, 1);
+}
+
+static cb_tensor *picture(int columns, int channels) {
+    int64_t count = (int64_t)6 * columns * channels;
+    cb_tensor *x =
+        cb_to(cb_reshape(cb_arange(1, count + 1), cb_dims(6, columns, channels)), CB_F32);
+    return cb_add(cb_mul(cb_sin(x), 0.5), 1);
+}
+
+/* Pieces of pieces keep to their ranges, rows of results that lie where they were read overlap in
+ * none, and the compiler takes all of it. */
+static void test_functions(void **state) {
+    (void)state;
+    cb_function_1 *const function[] = {pads, rolls, scales, squares, pool_gradient, pool_indices};
+    cb_scope_open();
+    for (int k = 0; k < 6; k++) {
+        bool pools = k >= 4, leads = function[k] == pool_gradient;
+        int columns = pools ? 16 : 6, channels = pools ? 16 : 5;
+        cb_tensor *x = cb_requires_grad_(picture(columns, channels), leads);
+        cb_tensor *u = cb_requires_grad_(picture(columns, channels), leads);
+        factors = picture(columns, channels);
+        cb_function *fast = cb_compile(function[k]);
+        expect_tensor(cb_call(fast, x), function[k](u), 1e-6, 1e-6);
+        char *said = cb_explain(fast);
+        if (strstr(said, "vector VM")) FAIL("%d: not compiled: %s", k, said);
+        cb_free_text(said);
+        cb_function_free(fast);
+    }
+    assert_null(cb_error());
+    cb_scope_close();
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_which),
         cmocka_unit_test(test_nothing_beyond_a_buffer),
+        cmocka_unit_test(test_functions),
     };
     int failed = cmocka_run_group_tests_name("codegen of whole rows", tests, NULL, NULL);
     cb_cleanup();

@@ -273,7 +273,7 @@ static void split_passes(CKernel *c) {
 
 /* ---- entry ------------------------------------------------------------------------------- */
 
-static void keep_rows(CKernel *c) {
+void c_keep_rows(CKernel *c) {
     Emit *e = &c->e;
     int64_t lanes = c->shape == SHAPE_ARRAY ? c->lanes : 1;
     for (int id = 0; id < e->count; id++)
@@ -321,7 +321,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
               kernel->name);
     hole_declare(usage->holes, length(kernel->buffer), out);
     bind_buffers(c);
-    keep_rows(c);
+    c_keep_rows(c);
     c_hide_run(c);
     c_declare_strides(c);
     if (c->columns) c_repeat_columns(c);

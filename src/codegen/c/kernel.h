@@ -127,6 +127,7 @@ void c_choose_pieces(CKernel *c);
 void c_item_in_pieces(CKernel *c);
 void c_choose_whole(CKernel *c); /* of a kernel without pieces, or of a piece (whole.c) */
 void c_item_of_whole_rows(CKernel *c);
+void c_keep_rows(CKernel *c); /* room for rows that several loops read */
 void c_row_in_pieces(CKernel *c, int pass); /* what row_piece has */
 
 static inline const char *c_count(const CKernel *c) { /* of lanes */

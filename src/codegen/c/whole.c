@@ -102,6 +102,7 @@ void c_item_of_whole_rows(CKernel *c) {
     emit_line(e, "const int64_t a%d = first + row;", before);
     emit_line(e, "enum { n = %lld };", (long long)c->whole_points);
     whole->e.indent = e->indent;
+    c_keep_rows(whole); /* its expressions have numbers of their own */
     c_item(whole);
     emit_close(e);
     emit_line(e, "item += (rows - 1) * %lld, at%d += rows - 1;", size, before);
