@@ -129,6 +129,7 @@ bool call_requires_grad(Tracer *tracer, const Tensor *x);
 void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how);
 bool call_loses_leaf(Tracer *tracer);
 bool call_takes_hook(Tracer *tracer, Tensor *x);
+void call_meets_code(Tracer *tracer);
 /* fullgraph: the function has returned, and left these gradients. False: it keeps something
  * else. */
 bool call_ends_leaves(const Call *call);

@@ -272,6 +272,9 @@ static bool feeds_others(const Call *call, int v) {
     return feeds;
 }
 
+/* A hook may use values of segments that were left, and write to what they read. */
+void call_meets_code(Tracer *tracer) { segment_compute_all(call_interrupted(tracer)); }
+
 bool call_takes_hook(Tracer *tracer, Tensor *x) {
     Call *call = call_interrupted(tracer);
     call_meet(call, x);

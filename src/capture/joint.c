@@ -64,13 +64,23 @@ static uint64_t roots_of(Recording *recording, const Joint *joint, int source, i
     return roots;
 }
 
-/* An equal root is another tensor, and no gradient comes from one to the other. */
-static uint64_t roots_behind(Recording *recording, const Joint *joint, int i, int nodes) {
-    uint64_t behind = roots_of(recording, joint, joint->root[i], nodes);
-    const Node *node = functional_node(recording, joint->root[i]);
-    for (int k = 0; k < length(joint->root); k++)
-        if (functional_node(recording, joint->root[k]) == node) behind &= ~backward_bit(k);
-    return behind;
+/* The roots that the function has computed from another one. Nodes do not tell: a view that changes
+ * nothing has that of what it shows, and so have equal values, which are none of each other's. */
+static uint64_t roots_behind(const Recording *recording, const Joint *joint, int root) {
+    const Trace *trace = recording->trace;
+    uint64_t roots = 0;
+    bool *led = arena_new_array(recording->graph->arena, bool, length(trace->value) + 1);
+    led[joint->root[root]] = true;
+    for (int i = 0; i < length(trace->op); i++) {
+        const TraceOp *op = &trace->op[i];
+        bool any = false;
+        for (int k = 0; k < op->input_count; k++)
+            any |= op->input[k].kind == OPERAND_VALUE && led[op->input[k].value];
+        if (any && op->result >= 0 && trace->value[op->result].tracked) led[op->result] = true;
+    }
+    for (int i = 0; i < length(joint->root); i++)
+        if (i != root && led[joint->root[i]]) roots |= backward_bit(i);
+    return roots;
 }
 
 /* The gradients of the roots, each with an input for its own, by all sources. */
@@ -87,7 +97,7 @@ static bool add_gradients(Recording *recording, Joint *joint) {
     }
     int nodes = length(graph->node);
     for (int i = 0; i < roots; i++)
-        push(recording->trace->arena, joint->behind, roots_behind(recording, joint, i, nodes));
+        push(recording->trace->arena, joint->behind, roots_behind(recording, joint, i));
     joint->graph.given = roots;
     joint->graph.budget = option_int(OPTION_memory_budget) / 100.0;
     if (!functional_gradients(recording, root, given, roots, source, sources, gradient))

@@ -212,6 +212,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
                             .meet_layout = function->options.fullgraph ? call_meets_layout : NULL,
                             .end_leaf = call_loses_leaf,
                             .take_hook = call_takes_hook,
+                            .meet_code = call_meets_code,
                             .meet_module = function->options.fullgraph ? call_meets_module : NULL,
                             .meet_graph = function->options.fullgraph ? call_meets_graph : NULL,
                             .serial = serial_next()};

@@ -62,6 +62,9 @@ void cb_remove_hook(cb_tensor *handle, int number) {
     TapeHook *hook = *place;
     *place = hook->next;
     memory_free(hook);
+    TapeNode *node = tape_node(x);
+    bool own = node->kind == TAPE_PART && tape_part_bit(node->part) != tape_part_bit(INT32_MAX);
+    if (own && !node->hook) node->producer[0]->hooked &= ~tape_part_bit(node->part);
 }
 
 /* What it gives, or g: as another tensor of the caller's scope, since the hook may keep what it was
@@ -86,7 +89,9 @@ static const TapeHook *find_next(const TapeNode *node, int number) {
 }
 
 Tensor *hooks_call(const TapeNode *node, Tensor *g, bool graph) {
-    Tracer *tracer = tracer_set(NULL);
+    Tracer *tracer = tracer_current();
+    if (tracer && tracer->meet_code) tracer->meet_code(tracer);
+    tracer_set(NULL);
     int scopes = graph ? 0 : no_grad_set(1), number = 0;
     for (const TapeHook *hook; g && (hook = find_next(node, number));) {
         number = hook->number;

@@ -422,10 +422,10 @@ static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
         return leaf->gradient;
     }
     cb_operand pair[] = {cb_operand_tensor(leaf->gradient), cb_operand_tensor(g)};
+    if (!tensor_overwritten(leaf->gradient)) return false; /* it may have been traced */
     Tensor *sum = eager_apply(OP_add, pair, 2, NULL);
     cb_operand value = cb_operand_tensor(sum);
-    if (!sum || !tensor_overwritten(leaf->gradient) || !eager_assign(leaf->gradient, &value))
-        return false;
+    if (!sum || !eager_assign(leaf->gradient, &value)) return false;
     storage_written(leaf->gradient->storage);
     return true;
 }
@@ -548,7 +548,9 @@ static bool go_back(const GoingBack *back, Tensor **out) {
     }
     Tensor *g = seed(back);
     TapeWalk walk = {.arena = arena, .graph = back->graph};
+    History *root = history_retain(back->y->history); /* a hook may free y */
     bool done = g && walk_back(&walk, tape_node(back->y), g, back, out);
+    history_release(root);
     arena_free(arena);
     return done;
 }

@@ -76,6 +76,9 @@ struct Tracer {
     /* The user's code is to see the gradient of x, which has its history then. False with an error.
      * NULL: x has none, unless it is no tensor of the tracer's. */
     bool (*take_hook)(Tracer *tracer, Tensor *x);
+    /* Code of the user's is about to run untraced: nothing that was recorded waits any more. May be
+     * NULL. */
+    void (*meet_code)(Tracer *tracer);
     /* The module's forward runs, or something of it is asked for. May be NULL. */
     void (*meet_module)(Tracer *tracer, const cb_module *module);
     /* The FX graph runs. May be NULL. */

@@ -277,6 +277,111 @@ static void of_several_results(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *waiting, *given; /* of a segment that was left; what that reads */
+static cb_tensor *uses_and_writes(cb_tensor *gradient, void *user) {
+    (void)user;
+    cb_tensor *g = cb_mul(gradient, waiting);
+    cb_mul_(given, 0);
+    return g;
+}
+
+static bool asks_late;
+static cb_tensor *hook_uses_what_waits(cb_tensor *x) {
+    cb_tensor *late = cb_add(x, 1);
+    waiting = cb_mul(x, 3);
+    cb_tensor *y = cb_exp(cb_mul(w, 2));
+    cb_register_hook(y, uses_and_writes, NULL);
+    cb_backward(cb_sum(cb_tanh(y)), NULL);
+    return asks_late ? cb_add(late, 1) : cb_detach(y);
+}
+
+/* A hook uses values of the function, and writes to what others of it are still to read. */
+static void with_what_waits(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(hook_uses_what_waits, VM);
+    w = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+    for (int call = 0; call < 8; call++) {
+        double result[2], of_w[2];
+        asks_late = call >= 6;
+        for (int k = 0; k < 2; k++) {
+            cb_zero_grad(w);
+            given = cb_full(cb_dims(4), 0.25 + call, CB_F64);
+            cb_tensor *y = k ? cb_call(fast, given) : hook_uses_what_waits(given);
+            if (cb_error()) fail_msg("call %d: %s", call, cb_error());
+            result[k] = told(y), of_w[k] = told(cb_tensor_grad(w));
+        }
+        expect_near(result[1], result[0]);
+        expect_near(of_w[1], of_w[0]);
+    }
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
+enum { MANY = 70 };
+static int many_results(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_exp(cb_mul(in[0], w));
+    out[1] = cb_reshape(out[0], cb_dims(4)); /* shows all of it */
+    for (int i = 2; i < MANY; i++) out[i] = cb_mul(out[i - 1], 1.01);
+    return MANY;
+}
+
+/* Which result was computed from which is told by what the function did, of however many. */
+static void of_results_from_results(void **state) {
+    (void)state;
+    cb_tensor *x = cb_full(cb_dims(4), 0.25, CB_F64), *out[MANY], *g;
+    w = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+    cb_function *fast = cb_compile_n(many_results, NULL, VM);
+    assert_int_equal(cb_call_n(fast, &x, 1, out, MANY), MANY);
+    const int from[] = {0, MANY - 2}, to[] = {1, MANY - 1};
+    for (int k = 0; k < 2; k++) {
+        REFUSES(cb_grad(cb_sum(out[to[k]]), NULL, &out[from[k]], 1, &g), CB_ERR_ARGUMENT,
+                "of another result of the same call");
+        int number = cb_register_hook(out[from[k]], doubles, &two);
+        REFUSES(cb_backward(cb_sum(out[to[k]]), NULL), CB_ERR_ARGUMENT, "whose hook does not see");
+        cb_remove_hook(out[from[k]], number);
+    }
+    assert_int_equal(cb_backward(cb_sum(out[1]), NULL), CB_OK); /* the hook is gone */
+    cb_function_free(fast);
+}
+
+static int beside(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_exp(cb_mul(in[0], w));
+    out[1] = cb_mul(cb_tanh(cb_detach(out[0])), w); /* no gradient comes by it */
+    return 2;
+}
+
+static void of_results_beside_each_other(void **state) {
+    (void)state;
+    cb_tensor *x = cb_full(cb_dims(4), 0.25, CB_F64), *out[2];
+    w = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+    cb_function *fast = cb_compile_n(beside, NULL, VM);
+    assert_int_equal(cb_call_n(fast, &x, 1, out, 2), 2);
+    cb_register_hook(out[0], doubles, &two);
+    assert_int_equal(cb_backward(cb_sum(out[1]), NULL), CB_OK);
+    cb_function_free(fast);
+}
+
+static cb_tensor *loss;
+static cb_tensor *frees_the_loss(cb_tensor *gradient, void *user) {
+    (void)user;
+    if (loss) cb_free(loss);
+    loss = NULL;
+    return cb_mul(gradient, 2);
+}
+
+static void frees_what_is_gone_back_from(void **state) {
+    (void)state;
+    w = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+    cb_tensor *y = cb_exp(w);
+    cb_register_hook(y, frees_the_loss, NULL);
+    loss = cb_sum(cb_mul(y, y));
+    cb_free(y);
+    assert_int_equal(cb_backward(loss, NULL), CB_OK);
+    expect_near(element(cb_tensor_grad(w)), 4 * exp(1.0));
+}
+
 /* A joint graph goes back to a leaf with a hook; a step cannot call it, and nothing within can. */
 static void as_one_graph(void **state) {
     (void)state;
@@ -303,9 +408,17 @@ static void as_one_graph(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(one_behind_the_other), TEST(with_a_history), TEST(refusals),
-        TEST(optimizers),           TEST(as_eager),       TEST(of_several_results),
+        TEST(one_behind_the_other),
+        TEST(with_a_history),
+        TEST(refusals),
+        TEST(optimizers),
+        TEST(as_eager),
+        TEST(of_several_results),
         TEST(as_one_graph),
+        TEST(with_what_waits),
+        TEST(of_results_from_results),
+        TEST(of_results_beside_each_other),
+        TEST(frees_what_is_gone_back_from),
     };
     return cmocka_run_group_tests_name("hooks", tests, NULL, NULL);
 }

@@ -337,6 +337,35 @@ static int of_given(T const *in, int count, T *out, void *user) {
     return 1;
 }
 
+static T penalty; /* now and then, computed outside */
+static T adds_a_penalty(T x) {
+    cb_backward(cb_sum(cb_mul(x, w)), NULL);
+    double logged = cb_item(cb_sum(x));
+    if (penalty) cb_backward(penalty, NULL);
+    return cb_mul(x, logged);
+}
+
+/* The leaf's gradient is of a segment that was left, and has no value yet. */
+static void onto_what_waits(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(adds_a_penalty, VM);
+    w = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+    for (int call = 0; call < 8; call++) {
+        double got[2];
+        for (int k = 0; k < 2; k++) {
+            cb_zero_grad(w);
+            penalty = call == 1 || call >= 6 ? cb_sum(cb_mul(w, w)) : NULL;
+            T x = cb_full(cb_dims(4), 0.25 + call, CB_F64),
+              y = k ? cb_call(fast, x) : adds_a_penalty(x);
+            assert_non_null(y);
+            got[k] = cb_item(cb_sum(cb_tensor_grad(w)));
+        }
+        if (got[0] != got[1]) fail_msg("call %d: %g, eager has %g", call, got[1], got[0]);
+    }
+    penalty = NULL;
+    cb_function_free(fast);
+}
+
 static void *go_back_often(void *wrong) {
     cb_scope_open();
     T x = cb_full(cb_dims(4), 1, CB_F64), y;
@@ -369,10 +398,8 @@ static void by_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(as_eager),
-        TEST(replays),
-        TEST(gradients_of_gradients),
-        TEST(by_threads),
+        TEST(as_eager),   TEST(replays),         TEST(gradients_of_gradients),
+        TEST(by_threads), TEST(onto_what_waits),
     };
     return cmocka_run_group_tests_name("joint_events", tests, NULL, NULL);
 }
