@@ -548,9 +548,7 @@ static bool go_back(const GoingBack *back, Tensor **out) {
     }
     Tensor *g = seed(back);
     TapeWalk walk = {.arena = arena, .graph = back->graph};
-    History *root = history_retain(back->y->history); /* a hook may free y */
     bool done = g && walk_back(&walk, tape_node(back->y), g, back, out);
-    history_release(root);
     arena_free(arena);
     return done;
 }
@@ -558,7 +556,10 @@ static bool go_back(const GoingBack *back, Tensor **out) {
 bool tape_go_back(const GoingBack *back, Tensor **out) {
     cb_scope_open();
     cb_dtype lower = autocast_set(CB_SAME); /* the dtypes are those of the ops that are gone over */
+    History *root = back->y->history;
+    if (root) history_retain(root); /* a hook may free y */
     bool done = go_back(back, out);
+    if (root) history_release(root);
     autocast_set(lower);
     cb_scope_close();
     for (int k = 0; !done && k < back->count; k++) tensor_destroy(out[k]), out[k] = NULL;
