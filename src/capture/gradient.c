@@ -10,8 +10,8 @@
  * kept as any other tensor that outlives its call, and one that does not is never stored. Where
  * there is a gradient already, the new one is added to it in place, by two more ops.
  *
- * What has a history when the call ends, and was not gone back over, cannot come from a graph: such
- * a call runs op by op, with the tape. */
+ * What has a history when the call ends, and was not gone back over, comes from a joint graph
+ * (joint.h), or, where there can be none, from ops that run one by one, with the tape. */
 #include "capture/joint.h"
 
 #include "base/memory.h"
