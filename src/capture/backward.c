@@ -226,7 +226,7 @@ static bool go_back(void *state, Tensor *const *given, Tensor **out);
 
 static bool is_behind(const void *state, int k, int before) {
     const Kept *kept = state;
-    return kept->backward->root[before].behind & backward_bit(k);
+    return kept->backward->root[before].behind & tape_part_bit(k);
 }
 
 static const TogetherSteps steps = {go_back, is_behind, kept_free};
@@ -353,7 +353,7 @@ static bool run(const Kept *kept, const Executable *executable, Tensor *const *g
 static void leave_out(const Backward *backward, Tensor *const *given, Tensor **out) {
     uint64_t came = 0;
     for (int i = 0; i < backward->roots; i++)
-        if (given[i]) came |= backward_bit(i);
+        if (given[i]) came |= tape_part_bit(i);
     for (int i = 0; i < backward->sources; i++)
         if (!(backward->from[i] & came)) out[i] = NULL;
 }

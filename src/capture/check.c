@@ -80,8 +80,7 @@ typedef struct Compared { /* of an entry: an output of the graph, or an input th
 
 static bool makes(const Trace *trace, const TraceOp *op, int value) {
     if (op->op == OP_assign) return trace->value[op->input[0].value].root == value;
-    int results = op->back ? trace_back_results(op->back) : 1;
-    return op->result >= 0 && value >= op->result && value < op->result + results;
+    return op->result >= 0 && value >= op->result && value < op->result + trace_op_results(op);
 }
 
 static const TraceOp *find_maker(const Trace *trace, int value) {

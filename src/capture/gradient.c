@@ -203,8 +203,9 @@ static bool go_back_over(Call *call, const GoingBack *back, Tensor **out) {
     if (!call_event(call, REASON_goes_back_over)) return false;
     if (call->mode == CALL_IS_EAGER) return false; /* it does it */
     meet_all(call, back);
-    return tape_is_promised(back->y) ? call_needs_tape(call, promise_followed) && false
-                                     : tape_go_back(back, out);
+    if (!tape_is_promised(back->y)) return tape_go_back(back, out);
+    call_needs_tape(call, promise_followed);
+    return false;
 }
 
 bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
@@ -256,18 +257,8 @@ static bool feeds_others(const Call *call, int v) {
     const Trace *trace = call->trace;
     bool *fed = memory_zalloc((size_t)length(trace->value) + 1), feeds = !fed;
     if (fed) fed[v] = true;
-    for (int i = 0; i < call->at && fed; i++) {
-        const TraceOp *op = &trace->op[i];
-        bool any = false;
-        for (int k = 0; k < op->input_count; k++)
-            any |= op->input[k].kind == OPERAND_VALUE && fed[op->input[k].value];
-        int results = op->back ? trace_back_results(op->back) : op->result >= 0;
-        for (int k = 0; k < results && any; k++) {
-            int result = op->result + k;
-            fed[result] = trace->value[result].tracked;
-            feeds |= fed[result] && call->value[result];
-        }
-    }
+    if (fed) trace_mark_tracked(trace, call->at, fed);
+    for (int k = v + 1; k < length(trace->value) && fed; k++) feeds |= fed[k] && call->value[k];
     memory_free(fed);
     return feeds;
 }

@@ -60,7 +60,7 @@ static uint64_t roots_of(Recording *recording, const Joint *joint, int source, i
         if (recording->leaf[i].value == source) reached[recording->leaf[i].node->id] = true;
     grad_reach(graph, 0, nodes, reached);
     for (int i = 0; i < length(joint->root); i++)
-        if (reached[functional_node(recording, joint->root[i])->id]) roots |= backward_bit(i);
+        if (reached[functional_node(recording, joint->root[i])->id]) roots |= tape_part_bit(i);
     return roots;
 }
 
@@ -71,15 +71,9 @@ static uint64_t roots_behind(const Recording *recording, const Joint *joint, int
     uint64_t roots = 0;
     bool *led = arena_new_array(recording->graph->arena, bool, length(trace->value) + 1);
     led[joint->root[root]] = true;
-    for (int i = 0; i < length(trace->op); i++) {
-        const TraceOp *op = &trace->op[i];
-        bool any = false;
-        for (int k = 0; k < op->input_count; k++)
-            any |= op->input[k].kind == OPERAND_VALUE && led[op->input[k].value];
-        if (any && op->result >= 0 && trace->value[op->result].tracked) led[op->result] = true;
-    }
+    trace_mark_tracked(trace, length(trace->op), led);
     for (int i = 0; i < length(joint->root); i++)
-        if (i != root && led[joint->root[i]]) roots |= backward_bit(i);
+        if (i != root && led[joint->root[i]]) roots |= tape_part_bit(i);
     return roots;
 }
 

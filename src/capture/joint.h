@@ -10,7 +10,7 @@
 struct Joint {
     int *root;   /* vec: values of the trace that are given gradients */
     int *source; /* vec: those that get some, as graph.gradient lists them */
-    uint64_t *from; /* vec: by source, the roots that depend on it (backward_bit) */
+    uint64_t *from; /* vec: by source, the roots that depend on it (tape_part_bit) */
     uint64_t *behind; /* vec: by root, those that were computed from it */
     JointGraph graph;
     BackwardGraph backward; /* once it is compiled; graph NULL: not, or taken over */
@@ -23,9 +23,6 @@ typedef struct BackwardRoot { /* a result */
     Meta meta;
     uint64_t behind; /* as Joint.behind */
 } BackwardRoot;
-
-/* Of root i, in sets of them; all behind the 63rd one are one. */
-static inline uint64_t backward_bit(int i) { return UINT64_C(1) << (i < 63 ? i : 63); }
 
 /* What an entry and its calls share. Counted: calls outlive the entry. */
 struct Backward {

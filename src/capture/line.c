@@ -54,7 +54,8 @@ void trace_make_lines(Trace *trace) {
 
 const TraceLine no_line = {.what = LINE_IS_OTHER};
 
-/* Where pointers have gone out, each op is asked whether it meets what they lead to. */
+/* Behind an op that was met, or as a call begins: nothing but the trace decides what comes, but for
+ * pointers. Where those have gone out, each op is asked whether it meets what they lead to. */
 void call_expect_next(Call *call) {
     call->next = call->exposed.count ? &no_line : &call->trace->line[call->at];
 }

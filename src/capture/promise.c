@@ -85,9 +85,8 @@ typedef struct PromisedPart {
 } PromisedPart;
 
 static bool is_needed(const PromisedPart *part, const TraceOp *op) {
-    int results = op->back ? trace_back_results(op->back) : op->result >= 0;
     bool needed = part->trace.draws && !op->back && op->op != OP_assign && op_may_draw(op->op);
-    for (int k = 0; k < results; k++) needed |= part->needed[op->result + k];
+    for (int k = 0; k < trace_op_results(op); k++) needed |= part->needed[op->result + k];
     return needed;
 }
 

@@ -63,8 +63,8 @@ void cb_remove_hook(cb_tensor *handle, int number) {
     *place = hook->next;
     memory_free(hook);
     TapeNode *node = tape_node(x);
-    bool own = node->kind == TAPE_PART && tape_part_bit(node->part) != tape_part_bit(INT32_MAX);
-    if (own && !node->hook) node->producer[0]->hooked &= ~tape_part_bit(node->part);
+    bool alone = node->kind == TAPE_PART && tape_part_is_alone(node->part);
+    if (alone && !node->hook) node->producer[0]->hooked &= ~tape_part_bit(node->part);
 }
 
 /* What it gives, or g: as another tensor of the caller's scope, since the hook may keep what it was

@@ -44,9 +44,6 @@ struct TapeNode {
     Saved saved[]; /* by operand */
 };
 
-/* All behind the 63rd result are one. */
-static inline uint64_t tape_part_bit(int part) { return UINT64_C(1) << (part < 63 ? part : 63); }
-
 static inline TapeNode *tape_node(const Tensor *x) { return (TapeNode *)(void *)x->history; }
 
 static inline TapeNode *tape_retain(TapeNode *node) {

@@ -1,8 +1,7 @@
 /* Rows that are walked by whole vectors, although they end within one: what the last vector reads
  * beyond its row is there in most rows, and what it writes there the next row writes again.
  *
- *     store b1[a0*14 + a1] = amax of b0[a0*56 + a1*2 ..]       14 points as 16: all rows but the
- *     last
+ *     store b1[a0*14 + a1] = amax of b0[a0*56 + a1*2 ..]      14 points as 16, but the last row
  *
  * Guards of loads are decided by the same question: where the element is in memory, it may be read
  * and left out afterwards. */

@@ -1,9 +1,8 @@
 /* The order that nodes are looked at in: what reads a tensor comes before a write to a part of it,
  * so that this may be made in place (write.c).
  *
- *     softmax(slice_scatter(y, ..)) + sum(y)     the walk from the results comes to the write
- *     first,
- *                                                and to the sum behind it
+ *     softmax(slice_scatter(y, ..)) + sum(y)    the walk from the results comes to the write,
+ *                                               and to the sum behind it
  *
  * Needs nodes in any order in which inputs come first, and leaves it as it is but for writes that
  * wait. A write waits for no reader that needs it itself, and not where two would wait for each
@@ -113,17 +112,23 @@ static void give_up_waiting(Ordering *o) {
     }
 }
 
-static void find_readers(Ordering *o) {
-    for (int i = 0; i < length(o->order); i++) {
-        Node *node = o->order[i];
-        o->position[node->id] = i;
-        for (int k = 0; k < node->input_count; k++) {
-            bool again = !node->input[k];
-            for (int j = 0; j < k; j++) again |= node->input[j] == node->input[k];
-            if (again) continue;
-            push(o->arena, o->reader[node->input[k]->id], node);
-            o->missing[i]++;
+Node ***order_readers(const Graph *graph, Arena *arena, Node **order) {
+    Node ***reader = arena_new_array(arena, Node **, length(graph->node) + 1);
+    for (int i = 0; i < length(order); i++)
+        for (int k = 0; k < order[i]->input_count; k++) {
+            if (!order[i]->input[k]) continue;
+            Node ***of = &reader[order[i]->input[k]->id];
+            bool again = length(*of) && (*of)[length(*of) - 1] == order[i];
+            if (!again) push(arena, *of, order[i]);
         }
+    return reader;
+}
+
+static void find_missing(Ordering *o) {
+    for (int i = 0; i < length(o->order); i++) o->position[o->order[i]->id] = i;
+    for (int i = 0; i < length(o->order); i++) {
+        Node **reader = o->reader[o->order[i]->id];
+        for (int k = 0; k < length(reader); k++) o->missing[o->position[reader[k]->id]]++;
     }
 }
 
@@ -133,14 +138,14 @@ Node **order_readers_first(const Graph *graph, Arena *arena, Node **order) {
     for (int i = 0; i < total; i++) any |= is_write(order[i]);
     if (!any || length(graph->effect)) return order;
     Ordering o = {.graph = graph, .arena = arena, .order = order};
-    o.reader = arena_new_array(arena, Node **, count);
+    o.reader = order_readers(graph, arena, order);
     o.position = arena_new_array(arena, int, count);
     o.missing = arena_new_array(arena, int, total);
     o.awaited = arena_new_array(arena, int, total);
     o.wait = arena_new_array(arena, const Node **, count);
     o.held = arena_new_array(arena, bool, total);
     o.done = arena_new_array(arena, bool, total);
-    find_readers(&o);
+    find_missing(&o);
     for (int i = 0; i < total; i++) {
         if (is_write(order[i])) wait_for_readers(&o, written_over(order[i]), order[i]);
         if (!o.missing[i]) make_ready(&o, i);

@@ -113,6 +113,8 @@ typedef struct Schedule {
 
 bool is_write(const Node *node); /* to a part of its first operand */
 const Node *written_over(const Node *write); /* what that is in whatever shape */
+/* Who reads each node of the order, by node id: vec, each once, as they come in it. */
+Node ***order_readers(const Graph *graph, Arena *arena, Node **order);
 /* The same nodes, with writes to parts behind what reads what was there, where that needs none. */
 Node **order_readers_first(const Graph *graph, Arena *arena, Node **order);
 /* The node whose buffer an output is: reshapes keep the flat order, so they share it. */

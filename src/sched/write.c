@@ -34,33 +34,20 @@ typedef struct Memory {
 
 typedef struct WriteSearch {
     Schedule *s;
-    const Node ***reader; /* by node id: vec, each once */
-    bool *whole;          /* by node id: somebody reads it as that, below views */
-    bool *asked;          /* by node id: somebody reads a part of it */
-    bool *folded;         /* by node id: it is read where no loop is cut */
-    bool *leads;          /* by node id: it, or what is written behind it, is read as a whole */
-    bool *taken;          /* by node id: it is an output, or an input takes it */
-    int *depth;           /* by node id: writes since what is in memory */
-    int *seen;            /* by node id: number of the last search that came to it */
-    int *source;          /* by node id: number of the last search in which it is written */
-    Memory **memory;      /* by node id: that it lies in, of bases and what is written to them */
+    Node ***reader;  /* by node id: vec, each once */
+    bool *whole;     /* by node id: somebody reads it as that, below views */
+    bool *asked;     /* by node id: somebody reads a part of it */
+    bool *folded;    /* by node id: it is read where no loop is cut */
+    bool *leads;     /* by node id: it, or what is written behind it, is read as a whole */
+    bool *taken;     /* by node id: it is an output, or an input takes it */
+    int *depth;      /* by node id: writes since what is in memory */
+    int *seen;       /* by node id: number of the last search that came to it */
+    int *source;     /* by node id: number of the last search in which it is written */
+    Memory **memory; /* by node id: that it lies in, of bases and what is written to them */
     int number;
 } WriteSearch;
 
 /* ---- who reads ------------------------------------------------------------------------------- */
-
-static void find_readers(const WriteSearch *f) {
-    const Schedule *s = f->s;
-    for (int i = 0; i < length(s->order); i++) {
-        const Node *node = s->order[i];
-        for (int k = 0; k < node->input_count; k++) {
-            if (!node->input[k]) continue;
-            const Node ***reader = &f->reader[node->input[k]->id];
-            if (length(*reader) && (*reader)[length(*reader) - 1] == node) continue;
-            push(s->arena, *reader, node);
-        }
-    }
-}
 
 static void read_below(const WriteSearch *f, const Node *node, const Node *read) {
     const Node *below = f->s->below[read->id];
@@ -201,7 +188,7 @@ static bool see_readers(const WriteSearch *f, Overwriting *o) {
     }
     push(f->s->arena, o->depends, o->written->base);
     for (int i = 0; i < length(o->depends); i++) {
-        const Node **reader = f->reader[o->depends[i]->id];
+        Node **reader = f->reader[o->depends[i]->id];
         for (int k = 0; k < length(reader); k++)
             if (!see_reader(f, o, reader[k])) return false;
     }
@@ -279,7 +266,7 @@ static WriteSearch search_new(Schedule *s) {
     int count = length(s->graph->node) + 1;
     return (WriteSearch){
         .s = s,
-        .reader = arena_new_array(s->arena, const Node **, count),
+        .reader = order_readers(s->graph, s->arena, s->order),
         .whole = arena_new_array(s->arena, bool, count),
         .asked = arena_new_array(s->arena, bool, count),
         .folded = arena_new_array(s->arena, bool, count),
@@ -297,7 +284,6 @@ void find_written(Schedule *s) {
     for (int i = 0; i < length(s->order); i++) any |= is_write(s->order[i]);
     if (!any) return;
     WriteSearch f = search_new(s);
-    find_readers(&f);
     find_reads(&f);
     find_taken(&f);
     for (int i = 0; i < length(s->order); i++) {

@@ -198,6 +198,10 @@ int trace_back_results(const TraceBack *back) {
     return count;
 }
 
+int trace_op_results(const TraceOp *op) {
+    return op->back ? trace_back_results(op->back) : op->result >= 0;
+}
+
 const TraceOp *trace_maker(const Trace *trace, int value) {
     for (int i = length(trace->op) - 1; i >= 0; i--)
         if (!trace->op[i].back && trace->op[i].result == value) return &trace->op[i];
@@ -216,15 +220,25 @@ bool trace_has_history(const Trace *trace, int v, int count) {
     return value->kind == VALUE_IS_RESULT && value->tracked && !gone;
 }
 
+void trace_mark_tracked(const Trace *trace, int count, bool *from) {
+    for (int i = 0; i < count; i++) {
+        const TraceOp *op = &trace->op[i];
+        bool any = false;
+        for (int k = 0; k < op->input_count; k++)
+            any |= op->input[k].kind == OPERAND_VALUE && from[op->input[k].value];
+        for (int k = 0; k < trace_op_results(op) && any; k++)
+            from[op->result + k] |= trace->value[op->result + k].tracked;
+    }
+}
+
 static bool *find_reached(const Trace *trace, int root) {
     bool *reached = arena_new_array(trace->arena, bool, length(trace->value) + 1);
     reached[root] = true;
     for (int i = length(trace->op) - 1; i >= 0; i--) {
         const TraceOp *op = &trace->op[i];
         bool any = false;
-        int results = op->back ? trace_back_results(op->back) : 1;
-        if (op->result < 0 || (op->back && !op->back->graph)) continue;
-        for (int k = 0; k < results; k++) any |= reached[op->result + k];
+        if (op->back && !op->back->graph) continue;
+        for (int k = 0; k < trace_op_results(op); k++) any |= reached[op->result + k];
         if (!any) continue;
         for (int k = 0; k < op->input_count; k++)
             if (op->input[k].kind == OPERAND_VALUE) reached[op->input[k].value] = true;
@@ -244,7 +258,7 @@ int trace_values_after(const Trace *trace, int count) {
     int values = 0;
     if (count) {
         const TraceOp *last = &trace->op[count - 1];
-        int results = last->back ? trace_back_results(last->back) : last->result >= 0;
+        int results = trace_op_results(last);
         if (results) return last->result + results;
         values = last->first_value;
         for (int i = 0; i < last->input_count; i++)
@@ -443,8 +457,7 @@ static bool back_is_possible(const TraceOp *op, const cb_operand *input, Tensor 
 
 /* The tape has to know of it: one of its results requires a gradient. */
 static bool is_followed(const Trace *trace, const TraceOp *op) {
-    int results = op->back ? trace_back_results(op->back) : op->result >= 0;
-    for (int k = 0; k < results; k++)
+    for (int k = 0; k < trace_op_results(op); k++)
         if (trace->value[op->result + k].tracked) return true;
     return false;
 }

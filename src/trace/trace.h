@@ -219,9 +219,13 @@ int trace_values_after(const Trace *trace, int count);
 void trace_goes_back(Trace *trace, int root);
 /* After the first count ops it has a history that nobody has gone back over. */
 bool trace_has_history(const Trace *trace, int value, int count);
+/* Marks, by value, what the first count ops compute, with a gradient, from those that are
+ * marked. */
+void trace_mark_tracked(const Trace *trace, int count, bool *from);
 bool trace_is_gradient(const Trace *trace, int value); /* fullgraph: that a leaf had before */
 /* The elements of back->wrt that have a gradient. */
 int trace_back_results(const TraceBack *back);
+int trace_op_results(const TraceOp *op); /* values that it gives, op->result and behind */
 static inline int trace_back_value(const TraceBack *back, int k) {
     return back->wrt[k] < 0 ? ~back->wrt[k] : back->wrt[k];
 }

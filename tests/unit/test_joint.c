@@ -2,8 +2,7 @@
  * those of eager, and no call runs op by op. */
 #include "elements.h"
 #include "fixture.h"
-
-#include <pthread.h>
+#include "threads.h"
 
 #define VM "backend=vm"
 #define TEST(function)                                                                             \
@@ -452,15 +451,8 @@ static void *go_back_often(void *wrong) {
 
 static void by_threads(void **state) {
     (void)state;
-    enum { THREADS = 4 };
-    pthread_t thread[THREADS];
-    bool wrong[THREADS] = {false};
     shared = cb_compile_n(of_given, NULL, VM);
-    for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, go_back_often, &wrong[i]);
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(thread[i], NULL);
-        assert_false(wrong[i]);
-    }
+    run_at_once(go_back_often);
     cb_function_free(shared);
 }
 

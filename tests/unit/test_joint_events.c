@@ -1,9 +1,9 @@
 /* Gradients over calls that are cut where a value is asked for: each segment is compiled, and so is
  * what leads back from it, and the tape goes over them. Each program runs eagerly and compiled. */
 #include "fixture.h"
+#include "threads.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 
 #define VM "backend=vm"
@@ -383,15 +383,8 @@ static void *go_back_often(void *wrong) {
 
 static void by_threads(void **state) {
     (void)state;
-    enum { THREADS = 4 };
-    pthread_t thread[THREADS];
-    bool wrong[THREADS] = {false};
     shared = cb_compile_n(of_given, NULL, VM);
-    for (int i = 0; i < THREADS; i++) pthread_create(&thread[i], NULL, go_back_often, &wrong[i]);
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(thread[i], NULL);
-        assert_false(wrong[i]);
-    }
+    run_at_once(go_back_often);
     assert_int_equal(cb_stats(shared).eager_calls, 0);
     cb_function_free(shared);
 }

@@ -69,9 +69,7 @@ void c_choose_columns(CKernel *c, bool by_point) {
     Kernel *kernel = c->e.kernel;
     int axis = inner_axis(c);
     if (c->inner_count != 1 || !axis || c->split || axis_typical(kernel, axis - 1) < 2) return;
-    if (kernel->axis[axis].varies)
-        return; /* columns are literal here: code for each number of
-                                            * them */
+    if (kernel->axis[axis].varies) return; /* columns are literal here */
     int64_t columns = kernel->axis[axis].size;
     bool registers = !by_point && (columns < FLAT_LEAST || columns == 8);
     if (columns > FLAT_MOST || registers) return;
@@ -336,8 +334,8 @@ bool c_choose_slab(CKernel *c) {
     if (kernel->axis[lane].varies || columns < 2 || columns > SLAB_COLUMNS) return false;
     if (!all_flat(c, lane)) return false;
     while (strip < SLAB_STRIP || strip % SLAB_LANES) strip *= 2;
-    bool few = rows * columns<2 * strip, many = kernel->inner_size> INT32_MAX / columns;
-    if (few || many) return true;
+    if (rows * columns < 2 * strip) return true;
+    if (kernel->inner_size > INT32_MAX / columns) return true;
     c->slab = columns, c->strip = strip;
     c->tail = rows * columns % strip || c->split || kernel->axis[inner_axis(c)].varies;
     return true;
