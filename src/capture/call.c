@@ -50,6 +50,7 @@ static void run_trace(Call *call, bool effects) {
 }
 
 static void leave_trace(Call *call, bool effects) {
+    call_stand_up(call);
     segment_compute_all(call);
     segment_keep_promises(call);
     frames_drop_tracer(&call->tracer);
@@ -246,6 +247,7 @@ bool call_event(Call *call, Reason reason) {
     if (call->mode == CALL_REPLAYS && joint_is_promised(call->entry, call->value))
         return call_needs_tape(call, promise_followed);
     segment_before_writes(call, NULL);
+    call_stand_up(call);
     cb_status before = cb_error_status();
     bool launches = call->mode == CALL_REPLAYS && may_launch(call);
     if (launches) { /* what it takes to leave comes first: what has run is not done twice */

@@ -342,6 +342,7 @@ static int next_bound(const Call *call, int v) {
 
 void call_finish(Call *call) {
     int first = call->input_count;
+    call_stand_up(call);
     for (int v = first; (v = next_bound(call, v)) < call->bound; v++) {
         Tensor *x = call->value[v];
         call->value[v] = NULL;
@@ -361,7 +362,6 @@ void call_finish(Call *call) {
     record_free(call->recording);
     segment_drop_reserved(call);
     if (call->leaf.count) set_free(&call->leaf);
-    call_stand_up(call);
     if (call->value != call->local) memory_free(call->value);
     if (call->argument != call->local_argument) memory_free(call->argument);
     call->recording = NULL;

@@ -48,10 +48,13 @@ bool call_sit(Call *call) {
     call->seats = seats_take(&thread_state, trace->serial, length(trace->value));
     call->tracer.seat = call->seats ? call->seats->slot : NULL;
     call->tracer.value = call->value;
+    call->tracer.seats = call->seats ? call->seats->count : 0;
+    call->tracer.home = call->seats ? &call->frame.own : NULL;
     return true;
 }
 
 void call_stand_up(Call *call) {
+    residents_join(&call->tracer);
     if (call->seats) seats_leave(call->seats);
     call->seats = NULL;
     call->tracer.seat = NULL;
@@ -65,7 +68,7 @@ Tensor *call_shell(Call *call, int v) {
     Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;
     if (x) {
         call->tracer.seat[v] = NULL;
-        seat_begin(&thread_state, x, trace_traits(value, v), call->tracer.serial);
+        seat_begin(&thread_state, x, trace_traits(value, v), &call->tracer);
         x->offset = offset;
     } else {
         x = tensor_shell_traced(&value->meta, value->stride, offset, v, call->tracer.serial);

@@ -74,9 +74,12 @@ static bool is_open(const ThreadState *t, const Scope *scope) {
 }
 
 bool frame_holds(const Frame *frame, const Tensor *x) {
-    if (!x->scope) return false;
+    const Tracer *tracer = thread_state.tracer;
+    const Scope *home = tracer ? tracer->home : NULL;
+    const Scope *scope = home && is_resident(x, tracer->serial) ? home : x->scope;
+    if (!scope) return false;
     for (const Scope *s = thread_state.scope; s != frame->scope; s = s->parent)
-        if (s == x->scope) return true;
+        if (s == scope) return true;
     return false;
 }
 

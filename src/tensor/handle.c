@@ -27,7 +27,6 @@ enum {
     HEAD_BYTES = 64,         /* of a slot, which can be read when it is free */
     OVERWRITE = 0xA5
 };
-#define SLOT_IS_FREE ((cb_dtype)INT8_MIN) /* no dtype */
 
 typedef struct Slab Slab;
 struct Slab {
@@ -225,17 +224,22 @@ static inline Death *remember(Death *deaths, Death *death, const Tensor *x, uint
     return death == &deaths[LAST_DEATHS - 1] ? deaths : death + 1;
 }
 
-/* A slot that may be used again, or NULL. */
-static inline Tensor *leave_slot(ThreadState *t, Tensor *x, uint64_t freed, bool checks) {
+/* Its handle names nothing any more. False: it has had every number, and is not used again. */
+static inline bool end_handle(Tensor *x, uint64_t freed) {
     uintptr_t next = next_handle(atomic_load_explicit(&x->handle, memory_order_relaxed));
     atomic_store_explicit(&x->handle, next, memory_order_relaxed);
+    x->freed = freed; /* for errors, until the slot is used again */
+    if ((next & 0xFF) != 0 || next <= HANDLE_LAST) return true; /* the first for nearly all */
+    x->dtype = SLOT_IS_FREE;
+    atomic_fetch_add_explicit(&x->slab->retired, 1, memory_order_relaxed);
+    return false;
+}
+
+/* A slot that may be used again, or NULL. */
+static inline Tensor *leave_slot(ThreadState *t, Tensor *x, uint64_t freed, bool checks) {
     x->storage = NULL;
     x->dtype = SLOT_IS_FREE;
-    x->freed = freed;                               /* for errors, until the slot is used again */
-    if ((next & 0xFF) == 0 && next > HANDLE_LAST) { /* the first half says no for nearly all */
-        atomic_fetch_add_explicit(&x->slab->retired, 1, memory_order_relaxed);
-        return NULL;
-    }
+    if (!end_handle(x, freed)) return NULL;
     return checks || POISONS ? wait(t, x) : x;
 }
 
@@ -275,7 +279,10 @@ void slots_free(ThreadState *t, Tensor *first, bool checks) {
 static inline void take_seat(Tensor *x, Tensor **seat, Tensor **value, uint64_t freed) {
     int v = x->number;
     value[v] = NULL;
-    seat[v] = leave_slot(&thread_state, x, freed, false);
+    seat[v] = end_handle(x, freed) ? x : NULL;
+    x->seated = atomic_load_explicit(&x->handle, memory_order_relaxed);
+    x->scope = NULL;
+    x->kept = false;
 }
 
 void seat_free(ThreadState *t, Tensor *x) {
@@ -307,6 +314,24 @@ Tensor *seats_free(ThreadState *t, Tensor *x, int *count) {
     return x;
 }
 
+/* They stay in no list of deaths: their seats know the last one. */
+void residents_die(ThreadState *t) {
+    Tracer *tracer = t->tracer;
+    Tensor **value = tracer->value, **seat = tracer->seat;
+    uint64_t trace = tracer->serial, freed = site_pack();
+    int count = 0;
+    for (int v = 0, seats = tracer->seats; v < seats; v++) {
+        Tensor *x = value[v];
+        if (!x || !is_resident(x, trace)) continue;
+        value[v] = NULL;
+        seat[v] = end_handle(x, freed) ? x : NULL;
+        count++;
+    }
+    tracer->home = NULL;
+    tracer->alive -= count;
+    count_live(t, -count);
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static bool find_in(const Death *deaths, uintptr_t handle, uint64_t *made, uint64_t *freed) {
@@ -320,12 +345,24 @@ static bool find_in(const Death *deaths, uintptr_t handle, uint64_t *made, uint6
     return false;
 }
 
+/* Of a resident, or that one is to sit in. */
+static bool is_seat(const Tensor *x) {
+    return !x->scope && !x->kept && !x->storage && x->dtype != SLOT_IS_FREE;
+}
+
+static const char call_end[] = "the end of an earlier call";
+
 static bool find_death(const Tensor *x, uintptr_t handle, uint64_t *made, uint64_t *freed) {
     *made = x->made;
     *freed = x->freed;
     uintptr_t now = atomic_load_explicit(&x->handle, memory_order_relaxed);
-    bool unused = x->dtype == SLOT_IS_FREE && next_handle(handle) == now;
-    return unused || find_in(thread_state.deaths, handle, made, freed) ||
+    bool is_last = next_handle(handle) == now;
+    if (is_seat(x) && x->seated <= handle && handle < now) { /* made by the same op of the trace */
+        if (!is_last) *freed = (uint64_t)(uintptr_t)call_end << 16;
+        return true;
+    }
+    return (is_last && x->dtype == SLOT_IS_FREE) ||
+           find_in(thread_state.deaths, handle, made, freed) ||
            threads_find(find_in, handle, made, freed);
 }
 
@@ -354,7 +391,7 @@ static void refuse(uintptr_t bits, const char *what) {
         Site last = site_unpack(freed);
         site_format(last, text[1], sizeof text[1]);
         fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was made at %s and freed at %s", what,
-             text[0], last.file == thread_end ? thread_end : text[1]);
+             text[0], last.file == thread_end || last.file == call_end ? last.file : text[1]);
     } else {
         fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was freed long ago", what);
     }

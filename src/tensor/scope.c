@@ -1,7 +1,8 @@
 /* Scopes own tensors.
  *
  * Invariant: a tensor is in exactly one scope of one thread (scope != NULL, linked), or kept (scope
- * == NULL). Scopes belong to their thread: a tensor that another thread will free must be kept.
+ * == NULL), or a resident of a call, whose function's scope it is in without a link. Scopes belong
+ * to their thread: a tensor that another thread will free must be kept.
  *
  *     cb_scope_open();
  *     cb_tensor *y = cb_keep(cb_add(x, 1.0));     every temporary dies here, y does not:
@@ -95,6 +96,7 @@ void scope_close_innermost(ThreadState *t) {
     t->scope = scope->parent;
     bool checks = option_now(OPTION_check);
     int count = 0;
+    if (t->tracer && t->tracer->home == scope) residents_die(t);
     for (Tensor *x = seats_free(t, scope->first, &count); x; x = seats_free(t, x, &count)) {
         Tensor *first = x, *last = x; /* a part at once, which stays in the first cache */
         for (int i = 0; x && i < CLOSED_AT_ONCE && !has_seat(t->tracer, x); x = x->next, i++) {

@@ -23,6 +23,7 @@ static void empty(ThreadState *t, Seats *seats) {
     for (int i = 0; i < seats->count; i++) {
         Tensor *x = seats->slot[i];
         if (!x) continue;
+        x->dtype = SLOT_IS_FREE;
         x->next = t->slots;
         t->slots = x;
         t->slot_count++;
@@ -75,6 +76,14 @@ Seats *seats_take(ThreadState *t, uint64_t trace, int count) {
     seats->taken = true;
     seats->refused = 0;
     return seats;
+}
+
+void residents_join(Tracer *tracer) {
+    for (int v = 0; tracer->home && v < tracer->seats; v++) {
+        Tensor *x = tracer->value[v];
+        if (x && is_resident(x, tracer->serial)) link_tensor(tracer->home, x);
+    }
+    tracer->home = NULL;
 }
 
 void seats_leave(Seats *seats) { seats->taken = false; }

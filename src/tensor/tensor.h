@@ -63,15 +63,17 @@ struct cb_tensor {            /* what an op of a replay writes comes first: a li
         };
         uint64_t traits; /* these, as one */
     };
-    union {
-        Scope *scope;
-        uint64_t freed; /* of a slot that has not been used again: where, site_pack */
-    };
+    Scope *scope; /* NULL: kept, or a resident of its call (tensor/thread.h) */
     union {
         Tensor *previous;  /* in the scope */
         Tensor **gradient; /* of a leaf's: where the leaf has it */
+        uint64_t freed;    /* of a free slot or a seat (tensor/thread.h): where its last tensor
+                            * was, site_pack */
     };
-    Tensor *next;     /* in the scope, or among the free slots */
+    union {
+        Tensor *next;     /* in the scope, or among the free slots */
+        uintptr_t seated; /* of a seat: from this handle on its tensors were residents */
+    };
     uint64_t trace;   /* serial of the trace that number, or value, belongs to; 0: none */
     int64_t offset;   /* elements */
     uint32_t owners;  /* slots of modules, the last of which frees it. 0 in a scope */

@@ -34,7 +34,11 @@ enum { LAST_DEATHS = 4096 };
 /* Slots that the thread keeps for a trace that it replays, one for each of its values: the next
  * call finds the shell as the last one left it, with its dtype, sizes, strides and number, and
  * writes little more than where it was made. A seat is empty while its shell lives, and stays empty
- * when the shell outlives the call: what fills it next is written as a whole. seats.c */
+ * when the shell outlives the call: what fills it next is written as a whole. seats.c
+ *
+ * A shell that a seat gives to the function's own scope is a resident: it is in no list, and the
+ * values of the call say which there are when that scope ends. Whatever else becomes of the call
+ * first puts its residents into the scope (residents_join). */
 typedef struct Seats {
     uint64_t trace; /* Trace.serial, 0: of none */
     Tensor **slot;  /* by value; free ones. SEATS_AHEAD more are NULL */
@@ -137,6 +141,8 @@ static inline Tensor *slot_take(ThreadState *t) { /* there is one */
     return x;
 }
 
+#define SLOT_IS_FREE ((cb_dtype)INT8_MIN) /* no dtype; those on seats have that of their values */
+
 enum { SEATS_BITS = 3, MOST_SEATS = 4096 }; /* of the table by trace; slots of a thread */
 /* A replay fetches the seat that so many values later is taken: what a thousand ops write is more
  * than the first cache has. */
@@ -151,8 +157,15 @@ void seats_end(ThreadState *t);
  * x on, as many as there are before another tensor: which one that is. */
 void seat_free(ThreadState *t, Tensor *x);
 Tensor *seats_free(ThreadState *t, Tensor *x, int *count);
+/* The residents of the tracer die, with their scope; or they are tensors of it like others. */
+void residents_die(ThreadState *t);
+void residents_join(Tracer *tracer);
 static inline bool has_seat(const Tracer *tracer, const Tensor *x) {
     return tracer && tracer->seat && x->trace == tracer->serial && !x->storage;
+}
+
+static inline bool is_resident(const Tensor *x, uint64_t trace) { /* of a tracer with a home */
+    return x->trace == trace && !x->scope && !x->storage && !x->kept;
 }
 
 static inline void count_live(ThreadState *t, int change) {
@@ -183,11 +196,14 @@ static inline void slot_begin(ThreadState *t, Tensor *x, int number, uint64_t tr
 }
 
 /* The shell is on its seat, as it was left. */
-static inline void seat_begin(ThreadState *t, Tensor *x, uint64_t traits, uint64_t trace) {
+static inline void seat_begin(ThreadState *t, Tensor *x, uint64_t traits, const Tracer *tracer) {
     x->made = site_pack();
     x->traits = traits;
-    x->trace = trace;
-    link_tensor(t->scope, x);
+    x->trace = tracer->serial;
+    if (t->scope == tracer->home)
+        x->scope = NULL;
+    else
+        link_tensor(t->scope, x);
     count_live(t, 1);
 }
 

@@ -87,6 +87,8 @@ struct Tracer {
      * those that live (tensor/thread.h): such a one dies without destroy_tensor. NULL: it asks for
      * that. */
     Tensor **seat, **value;
+    int seats;
+    Scope *home;      /* that its residents die with, NULL: there are none (tensor/thread.h) */
     int alive;        /* shells */
     int disabled;     /* scopes of cb_disable_open that are open */
     bool whole_calls; /* records calls, with all that they write to */

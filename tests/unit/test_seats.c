@@ -74,8 +74,8 @@ static void shells_are_gone(void **state) {
         for (int k = 0; k <= round; k++) {
             char made[64];
             assert_int_equal(cb_rank(older[k]), -1);
-            snprintf(made, sizeof made,
-                     "made at test_seats.c:%d and freed at test_seats.c:", stolen_at);
+            snprintf(made, sizeof made, "made at test_seats.c:%d and freed at %s", stolen_at,
+                     k == round || k < 2 ? "test_seats.c:" : "the end of an earlier call");
             assert_non_null(strstr(cb_error(), made));
             cb_clear_error();
             assert_true(k == round || older[k] != older[round]);
@@ -260,12 +260,78 @@ static void traces_that_take_turns(void **state) {
     for (int i = 0; i < FUNCTIONS; i++) cb_function_free(f[i]);
 }
 
+/* ---- residents ------------------------------------------------------------------------------- */
+
+enum Way { RETURNS, KEEPS, GIVES_ON, FREES, NESTS, LEAVES_OPEN, ASKS, JUMPS, DEPARTS, WAYS };
+static int way;
+static bool frees; /* so that there is a seat for it the next time, when it is not */
+static cb_tensor *kept;
+static jmp_buf outside;
+
+static cb_tensor *ends_somehow(cb_tensor *x) {
+    cb_tensor *y = cb_mul(cb_add(x, 1.0), 0.5), *z = cb_exp(y);
+    if (way == NESTS || way == LEAVES_OPEN) cb_scope_open();
+    cb_tensor *inner = cb_neg(cb_sin(z));
+    if (way == GIVES_ON) cb_scope_add(inner);
+    if (way == NESTS) {
+        cb_tensor *gone = cb_neg(inner);
+        cb_keep(inner), cb_scope_close(), cb_scope_add(inner);
+        assert_true(cb_rank(gone) == -1);
+        cb_clear_error();
+    }
+    if (way == KEEPS) kept = cb_keep(z);
+    if (way == FREES || (way == ASKS && (frees = !frees))) cb_free(z);
+    if (way == ASKS && cb_item(cb_sum(inner)) > 1e9) return NULL;
+    if (way == JUMPS) longjmp(outside, 1);
+    return cb_sub(cb_abs(cb_mul(cb_add(way == DEPARTS ? cb_cos(inner) : inner, y), 2.0)), 1.0);
+}
+
+static void call_once(cb_function *f, cb_tensor *x) {
+    cb_scope_open();
+    if (!setjmp(outside)) {
+        cb_tensor *y = cb_call(f, x);
+        if (way != DEPARTS) way = RETURNS;
+        expect_equal(y, ends_somehow(x));
+        cb_free(kept);
+        kept = NULL;
+    } else {
+        cb_free(cb_t(x)); /* the first call behind the jump says so */
+        assert_int_equal(cb_error_status(), CB_ERR_ARGUMENT);
+        cb_clear_error();
+    }
+    cb_scope_close();
+}
+
+/* Whatever becomes of them, those that die leave their slots where others find them, and those that
+ * live are tensors. */
+static void residents_end_in_many_ways(void **state) {
+    (void)state;
+    cb_function *f[WAYS]; /* which go each its own way from the first op on */
+    for (int i = 0; i < WAYS; i++) f[i] = cb_compile(ends_somehow, VM);
+    cb_tensor *x = cb_zeros(cb_dims(3, 4));
+    int before = 0;
+    int64_t live = cb_memory().live_tensors;
+    for (int round = 0; round < 8 * WAYS; round++) {
+        int asked = round * 7 / 4 % WAYS;
+        seats_give_back(&thread_state); /* nobody's are in the way */
+        for (int call = 0; call < 5; call++) {
+            way = asked == DEPARTS && call % 2 ? RETURNS : asked; /* two ways of one function */
+            call_once(f[asked], x);
+            assert_true(cb_memory().live_tensors == live);
+        }
+        if (round < 2 * WAYS) before = spare();
+        assert_true(POISONS || spare() == before);
+    }
+    for (int i = 0; i < WAYS; i++) cb_function_free(f[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_slot_comes_back),   cmocka_unit_test(shells_are_gone),
-        cmocka_unit_test(calls_inside_of_calls),  cmocka_unit_test(calls_that_leave_the_trace),
-        cmocka_unit_test(views_of_other_places),  cmocka_unit_test(seats_are_limited),
-        cmocka_unit_test(traces_that_take_turns), cmocka_unit_test(seats_have_one_call),
+        cmocka_unit_test(each_slot_comes_back),       cmocka_unit_test(shells_are_gone),
+        cmocka_unit_test(calls_inside_of_calls),      cmocka_unit_test(calls_that_leave_the_trace),
+        cmocka_unit_test(views_of_other_places),      cmocka_unit_test(seats_are_limited),
+        cmocka_unit_test(traces_that_take_turns),     cmocka_unit_test(seats_have_one_call),
+        cmocka_unit_test(residents_end_in_many_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
