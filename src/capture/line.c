@@ -111,7 +111,6 @@ static inline Tensor *take_line(Call *call, const TraceLine *line) {
     Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;
     if (!x) return take_new(call, line);
     call->tracer.seat[v] = NULL;
-    __builtin_prefetch(call->tracer.seat[v + SEATS_AHEAD], 1);
     seat_begin(&thread_state, x, line->traits, &call->tracer);
     if (line->root != NO_VALUE) x->offset = line->offset + call->value[line->root]->offset;
     call->value[v] = x;

@@ -224,15 +224,22 @@ static inline Death *remember(Death *deaths, Death *death, const Tensor *x, uint
     return death == &deaths[LAST_DEATHS - 1] ? deaths : death + 1;
 }
 
-/* Its handle names nothing any more. False: it has had every number, and is not used again. */
-static inline bool end_handle(Tensor *x, uint64_t freed) {
-    uintptr_t next = next_handle(atomic_load_explicit(&x->handle, memory_order_relaxed));
+/* Its lowest 8 bits have had every number. False: so have the others, and it is not used again. */
+static __attribute__((noinline, cold)) bool carry(Tensor *x, uintptr_t next) {
     atomic_store_explicit(&x->handle, next, memory_order_relaxed);
-    x->freed = freed; /* for errors, until the slot is used again */
-    if ((next & 0xFF) != 0 || next <= HANDLE_LAST) return true; /* the first for nearly all */
+    if (next <= HANDLE_LAST) return true;
     x->dtype = SLOT_IS_FREE;
     atomic_fetch_add_explicit(&x->slab->retired, 1, memory_order_relaxed);
     return false;
+}
+
+/* The handle names nothing any more. False: there is none for another tensor in the slot. */
+static inline bool end_handle(Tensor *x, uint64_t freed) {
+    uintptr_t handle = atomic_load_explicit(&x->handle, memory_order_relaxed);
+    x->freed = freed; /* for errors, until the slot is used again */
+    if ((uint8_t)handle == 0xFF) return carry(x, next_handle(handle));
+    atomic_store_explicit(&x->handle, handle + 1, memory_order_relaxed);
+    return true;
 }
 
 /* A slot that may be used again, or NULL. */

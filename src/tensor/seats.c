@@ -59,7 +59,7 @@ static __attribute__((noinline, cold)) Seats *change(ThreadState *t, Seats *seat
     if (full) seats_give_back(t);
     empty(t, seats);
     if (count_all(t) + count > MOST_SEATS) return NULL;
-    Tensor **slot = memory_zalloc(sizeof *slot * (size_t)(count + SEATS_AHEAD));
+    Tensor **slot = memory_zalloc(sizeof *slot * (size_t)count);
     if (!slot) return NULL;
     *seats = (Seats){.trace = trace, .slot = slot, .count = count, .taken = true};
     return seats;

@@ -41,7 +41,7 @@ enum { LAST_DEATHS = 4096 };
  * first puts its residents into the scope (residents_join). */
 typedef struct Seats {
     uint64_t trace; /* Trace.serial, 0: of none */
-    Tensor **slot;  /* by value; free ones. SEATS_AHEAD more are NULL */
+    Tensor **slot;  /* by value; free ones */
     int count;
     int refused; /* calls of other traces since */
     bool taken;  /* by a call */
@@ -144,9 +144,6 @@ static inline Tensor *slot_take(ThreadState *t) { /* there is one */
 #define SLOT_IS_FREE ((cb_dtype)INT8_MIN) /* no dtype; those on seats have that of their values */
 
 enum { SEATS_BITS = 3, MOST_SEATS = 4096 }; /* of the table by trace; slots of a thread */
-/* A replay fetches the seat that so many values later is taken: what a thousand ops write is more
- * than the first cache has. */
-enum { SEATS_AHEAD = 3 };
 /* seats.c: those of the trace for a call, NULL: none; the call is over; all that no call has go
  * back to the free slots, false: there were none; all, as the thread ends. */
 Seats *seats_take(ThreadState *t, uint64_t trace, int count);
