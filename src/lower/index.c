@@ -96,7 +96,7 @@ static int64_t factor_of(const Sum *sum, const Expr *atom) {
 
 /* c * (q % k) + c * k * (q / k)  ->  c * q, for one remainder term; the quotient is itself a normal
  * form, of which every term must be there. */
-static bool recombine_term(Kernel *kernel, Sum *sum, const IndexTerm *term) {
+static bool with_quotient(Kernel *kernel, Sum *sum, const IndexTerm *term) {
     Expr *remainder = term->atom;
     int64_t c = term->factor, k = remainder->input[1]->imm.i;
     Sum quotient;
@@ -111,6 +111,37 @@ static bool recombine_term(Kernel *kernel, Sum *sum, const IndexTerm *term) {
     sum->constant -= c * k * quotient.constant;
     sum_expr(sum, remainder->input[0], c);
     return true;
+}
+
+/* q % k + k * above, where that is p / k and p as q but for a multiple of k, or q / k % j. */
+static Expr *above_remainder(Kernel *kernel, Expr *remainder, Expr *above) {
+    Expr *q = remainder->input[0];
+    int64_t k = remainder->input[1]->imm.i, product;
+    if (index_divides(above, OP_floor_divide) && above->input[1]->imm.i == k) {
+        Expr *p = above->input[0];
+        return index_remainder(kernel, p, k) == remainder ? p : NULL;
+    }
+    if (!index_divides(above, OP_remainder)) return NULL;
+    int64_t j = above->input[1]->imm.i;
+    if (__builtin_mul_overflow(j, k, &product)) return NULL;
+    Expr *digit = index_remainder(kernel, index_divide(kernel, q, k), j);
+    return digit == above ? index_remainder(kernel, q, product) : NULL;
+}
+
+static bool recombine_term(Kernel *kernel, Sum *sum, const IndexTerm *term) {
+    if (with_quotient(kernel, sum, term)) return true;
+    int64_t c = term->factor, k = term->atom->input[1]->imm.i;
+    for (int i = 0; i < sum->count; i++) {
+        Expr *above = sum->term[i].atom;
+        if (sum->term[i].factor != c * k) continue;
+        Expr *whole = above_remainder(kernel, term->atom, above);
+        if (!whole) continue;
+        sum_term(sum, term->atom, -c);
+        sum_term(sum, above, -c * k);
+        sum_expr(sum, whole, c);
+        return true;
+    }
+    return false;
 }
 
 static void recombine(Kernel *kernel, Sum *sum) {
@@ -191,6 +222,25 @@ static int64_t split_small(Kernel *kernel, const Sum *rest, int64_t divisor, Sum
     return best;
 }
 
+/* A sum of a quotient or remainder and a number, divided: (x / k + c) / d -> (x + c * k) / (k * d),
+ * and x % m / d -> x / d % (m / d), so that all quotients of one x are seen to be. */
+static Expr *divide_again(Kernel *kernel, const Sum *sum, int64_t divisor) {
+    if (sum->count != 1 || sum->term[0].factor != 1) return NULL;
+    const Expr *atom = sum->term[0].atom;
+    int64_t product, offset, number;
+    if (index_divides(atom, OP_floor_divide)) {
+        number = atom->input[1]->imm.i;
+        if (__builtin_mul_overflow(number, divisor, &product) ||
+            __builtin_mul_overflow(number, sum->constant, &offset))
+            return NULL;
+        return index_divide(kernel, index_offset(kernel, atom->input[0], offset), product);
+    }
+    if (sum->constant || !index_divides(atom, OP_remainder)) return NULL;
+    number = atom->input[1]->imm.i;
+    if (number % divisor) return NULL;
+    return index_remainder(kernel, index_divide(kernel, atom->input[0], divisor), number / divisor);
+}
+
 static Expr *divide_rest(Kernel *kernel, const Sum *rest, int64_t divisor) {
     Sum big, small;
     int64_t g = split_small(kernel, rest, divisor, &big, &small);
@@ -201,13 +251,9 @@ static Expr *divide_rest(Kernel *kernel, const Sum *rest, int64_t divisor) {
         big.constant = floor_div(big.constant, g);
     }
     divisor /= g;
-    Expr *a = sum_build(kernel, &big);
-    if (divisor == 1) return a;
-    int64_t product;
-    if (index_divides(a, OP_floor_divide) &&
-        !__builtin_mul_overflow(a->input[1]->imm.i, divisor, &product))
-        return index_divide(kernel, a->input[0], product);
-    return pair(kernel, OP_floor_divide, a, divisor);
+    if (divisor == 1) return sum_build(kernel, &big);
+    Expr *again = divide_again(kernel, &big, divisor);
+    return again ? again : pair(kernel, OP_floor_divide, sum_build(kernel, &big), divisor);
 }
 
 Expr *index_divide(Kernel *kernel, Expr *a, int64_t divisor) {

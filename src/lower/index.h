@@ -1,6 +1,7 @@
 /* Index arithmetic in normal form: affine sums with floor-division and remainder.
  *
  *     ((i / 8) * 8 + i % 8)  ->  i           (a0*64 + a1) % 64, a1 < 64  ->  a1
+ *     i % 64 / 8             ->  i / 8 % 8   i / 8 % 8 * 8 + i % 8        ->  i % 64
  *
  * A normal form is a sum: terms ordered by expression id, each an atom or atom * constant, a
  * constant last; an atom is an axis, a floor-division, a remainder or a value that index arithmetic

@@ -10,10 +10,10 @@ kernel k0_mul_add_relu(outer a0:921600) tile split 1 {
   b0: in f32[921600]
   b1: in f32[3]
   b2: out f32[921600]
-  t9 = f32 load b0[a0]
-  t11 = f32 mul t9, 2.0:f32
-  t12 = f32 load b1[(a0%3)]
-  t13 = f32 add t11, t12
-  t14 = f32 relu t13
-  store b2[a0] = t14
+  t10 = f32 load b0[a0]
+  t12 = f32 mul t10, 2.0:f32
+  t13 = f32 load b1[(a0%3)]
+  t14 = f32 add t12, t13
+  t15 = f32 relu t14
+  store b2[a0] = t15
 }

@@ -10,9 +10,9 @@ graph(x: f32[1, 8, 16, 16], w: f32[8, 8, 3, 3]) {
 --- loops
 kernel k0_relu(outer a0:2048) tile split 1 {
   b0: inout f32[2048]
-  t8 = f32 load b0[a0]
-  t9 = f32 relu t8
-  store b0[a0] = t9
+  t9 = f32 load b0[a0]
+  t10 = f32 relu t9
+  store b0[a0] = t10
 }
 kernel k1_ge_logical_and_where_amax(outer a0:8, outer a1:8, outer a2:8, inner a3:3, inner a4:3) tile split 1 {
   b0: in f32[2048]

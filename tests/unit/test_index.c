@@ -143,6 +143,31 @@ static void reshapes_disappear(void **state) {
     arena_free(arena);
 }
 
+/* A part of a flat axis (a row of it, backwards, moved, all of that once more) by the dims that it
+ * was made of: the same pointer. */
+static void merged_dims_disappear(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    Kernel *k = kernel_new(arena);
+    Expr *flat = expr_axis(k, kernel_axis(k, 6144, false)), *row[5], *position[3];
+    row[0] = index_remainder(k, flat, 768);
+    row[1] = index_offset(k, index_scale(k, row[0], -1), 767);
+    row[2] = index_offset(k, row[0], -5);
+    row[3] = index_remainder(k, index_offset(k, flat, 1), 768);
+    row[4] = index_offset(k, index_scale(k, row[3], -1), 700);
+    int64_t shape[3][3] = {{12, 8, 8}, {2, 6, 64}, {256, 3, 1}};
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < 3; j++) {
+            index_unflatten(k, 3, shape[j], row[i], position);
+            assert_ptr_equal(index_flatten(k, 3, shape[j], position), row[i]);
+        }
+    Expr *part = index_divide(k, flat, 8), *other = index_divide(k, index_offset(k, flat, 1), 8);
+    assert_ptr_equal(index_divide(k, row[0], 8), index_remainder(k, part, 96));
+    Expr *mixed = index_add(k, index_remainder(k, flat, 8), index_scale(k, other, 8));
+    assert_int_equal(evaluate(mixed, (int64_t[]){7}), 15);
+    arena_free(arena);
+}
+
 static void affine_parts(void **state) {
     (void)state;
     Arena *arena = arena_new();
@@ -187,9 +212,11 @@ static void test_where(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_boxes_exhaustively), cmocka_unit_test(large_boxes_at_random),
-        cmocka_unit_test(reshapes_disappear), cmocka_unit_test(test_where),
-        cmocka_unit_test(affine_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(small_boxes_exhaustively),
+                                       cmocka_unit_test(large_boxes_at_random),
+                                       cmocka_unit_test(reshapes_disappear),
+                                       cmocka_unit_test(merged_dims_disappear),
+                                       cmocka_unit_test(test_where),
+                                       cmocka_unit_test(affine_parts)};
     return cmocka_run_group_tests_name("index", tests, NULL, NULL);
 }
