@@ -71,9 +71,13 @@ static void sum_expr(Sum *sum, Expr *e, int64_t factor) {
         sum_term(sum, e, factor);
 }
 
-static Expr *pair(Kernel *kernel, Op op, Expr *a, int64_t b) {
+static Expr *pair_of(Kernel *kernel, Op op, cb_dtype dtype, Expr *a, int64_t b) {
     Expr *input[2] = {a, expr_int(kernel, b)};
-    return expr_op(kernel, op, CB_I64, input, 2);
+    return expr_op(kernel, op, dtype, input, 2);
+}
+
+static Expr *pair(Kernel *kernel, Op op, Expr *a, int64_t b) {
+    return pair_of(kernel, op, CB_I64, a, b);
 }
 
 static Expr *sum_build(Kernel *kernel, const Sum *sum) {
@@ -307,6 +311,33 @@ Expr *index_remainder(Kernel *kernel, Expr *a, int64_t divisor) {
     rest.constant = (rest.constant - left) / g;
     Expr *inner = pair(kernel, OP_remainder, sum_build(kernel, &rest), divisor / g);
     return index_offset(kernel, index_scale(kernel, inner, g), left);
+}
+
+/* ---- comparisons ----------------------------------------------------------------------------- */
+
+/* factor * x < number, as x < *number or x >= *number, and the same of >=. */
+static Op divide_sides(Op op, int64_t factor, int64_t *number) {
+    int64_t negated = floor_div(-*number, absolute(factor));
+    bool back = factor < 0;
+    *number = back ? negated + 1 : -negated;
+    if (!back) return op;
+    return op == OP_lt ? OP_ge : OP_lt;
+}
+
+Expr *index_compare(Kernel *kernel, Op op, Expr *position, int64_t number) {
+    Sum sum;
+    sum_open(&sum, 0);
+    if (expr_bounded(position)) sum_expr(&sum, position, 1);
+    if (sum.count != 1 || !index_writes(number) || !index_writes(sum.constant))
+        return pair_of(kernel, op, CB_BOOL, position, number);
+    number -= sum.constant;
+    op = divide_sides(op, sum.term[0].factor, &number);
+    Expr *atom = sum.term[0].atom;
+    int64_t product;
+    if (!index_divides(atom, OP_floor_divide) ||
+        __builtin_mul_overflow(number, atom->input[1]->imm.i, &product))
+        return pair_of(kernel, op, CB_BOOL, atom, number);
+    return index_compare(kernel, op, atom->input[0], product);
 }
 
 /* ---- positions ------------------------------------------------------------------------------- */

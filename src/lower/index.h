@@ -40,6 +40,10 @@ Expr *index_offset(Kernel *kernel, Expr *a, int64_t offset); /* a + offset */
 /* The index where the condition holds: of q % k == 0 it is told that q / k * k is q. */
 Expr *index_where(Kernel *kernel, Expr *index, const Expr *condition);
 
+/* position < number, or >= number, said of the one coordinate or value that the position is made
+ * of: 2 * (i / 3) - 1 < 4 is i < 9. */
+Expr *index_compare(Kernel *kernel, Op op, Expr *position, int64_t number);
+
 /* Row-major: position -> flat index and back. sizes outer to inner. */
 /* The sum of position[i] * stride[i]. */
 Expr *index_dot(Kernel *kernel, int rank, const int64_t *stride, Expr *const *position);

@@ -64,9 +64,8 @@ static Expr *number(Lowering *l, cb_dtype dtype, double value) {
 
 /* low <= position < high */
 static Expr *within(Lowering *l, Expr *position, int64_t low, int64_t high) {
-    Expr *above = binary(l, OP_ge, CB_BOOL, position, expr_int(l->kernel, low));
-    Expr *below = binary(l, OP_lt, CB_BOOL, position, expr_int(l->kernel, high));
-    return both(l, above, below);
+    Expr *above = index_compare(l->kernel, OP_ge, position, low);
+    return both(l, above, index_compare(l->kernel, OP_lt, position, high));
 }
 
 /* ---- kinds ---------------------------------------------------------------------------------- */
@@ -81,6 +80,9 @@ static Expr *lower_pointwise(Lowering *l, const Node *node, Expr *const *positio
     if (is_copy(node->op)) return input[0];
     if (node->op == OP_unrounded) return expr_to(l->kernel, input[0], compute_dtype(node->dtype));
     if (node->op == OP_to) return expr_to(l->kernel, input[0], node->dtype);
+    bool compares = (node->op == OP_lt || node->op == OP_ge) && input[1]->op == OP_constant;
+    if (compares && index_is_arithmetic(input[0]))
+        return index_compare(l->kernel, node->op, input[0], input[1]->imm.i);
     Expr *value =
         expr_op(l->kernel, node->op, compute_dtype(node->dtype), input, node->input_count);
     return l->precise ? expr_to(l->kernel, value, node->dtype) : value;

@@ -6,9 +6,10 @@
 #include <string.h>
 
 enum {
-    PART_LEAST = 3, /* elements of rows that are walked one by one, */
-    PART_BYTES = 9, /* and bytes, at the least */
-    PART_DEAR = 4   /* elements of one, of which vectors are mostly empty */
+    PIECE_MERGED = 32, /* points of rows between two conditions, on average */
+    PART_LEAST = 3,    /* elements of rows that are walked one by one, */
+    PART_BYTES = 9,    /* and bytes, at the least */
+    PART_DEAR = 4      /* elements of one, of which vectors are mostly empty */
 };
 
 /* ---- merging axes ---------------------------------------------------------------------------- */
@@ -27,6 +28,19 @@ static bool may_run_flat(const Schedule *s, Kernel *kernel, int last) {
            axis_typical(kernel, last - 1) >= machine->short_row && kernel_runs_flat(kernel, last);
 }
 
+/* Conditions on the coordinate along axis alone turn over between rows, and so they do along both
+ * axes as one (index_compare). Merged, the rows of a piece are one run, if long enough for a loop
+ * of its own. */
+static bool turns_between_rows(const Schedule *s, const Group *group, const Expr *e, int axis) {
+    Kernel *kernel = group->trial;
+    bool compares = (e->op == OP_lt || e->op == OP_ge) && e->input[1]->op == OP_constant;
+    if (!compares || e->input[0] != expr_axis(kernel, axis)) return false;
+    if (group->anchor || domain_has_inner(&group->domain)) return false;
+    int64_t pieces = length(kernel_edges(kernel, axis, s->arena)) + 1;
+    int64_t points = axis_typical(kernel, axis) * axis_typical(kernel, axis + 1);
+    return pieces <= PIECES_MAX && points >= pieces * PIECE_MERGED;
+}
+
 /* A last axis that is short is merged, and a small operand that does not continue is gathered. */
 static bool may_merge(const Schedule *s, const Group *group, int axis, int next) {
     const DeviceMachine *machine = s->machine;
@@ -40,6 +54,7 @@ static bool may_merge(const Schedule *s, const Group *group, int axis, int next)
         const Expr *e = kernel->expr[i];
         if (index_is_arithmetic(e)) continue; /* judged as a whole, where it is used */
         if (is_short && is_small_load(kernel, e, machine)) continue;
+        if (turns_between_rows(s, group, e, axis)) continue;
         for (int k = 0; k < e->input_count; k++)
             if (index_is_arithmetic(e->input[k]) &&
                 !index_continues(kernel, e->input[k], axis, next))

@@ -11,21 +11,21 @@ graph(x: f32[100, 120]) {
   k2_sum(v2, v3)
   return v3 f32[100, 120]
 --- loops
-kernel k0_lt_logical_and_logical_not_logical_and(outer a0:102, outer a1:120) tile split 1 {
+kernel k0_lt_logical_and_logical_not_logical_and(outer a0:12240) tile split 1 {
   b0: in f32[12000]
   b1: out f32[12240]
-  t8 = bool lt [a0], 101:i64
-  t12 = bool lt [a0], 1:i64
-  t15 = bool logical_and t8, t12
-  t20 = f32 load b0[(((a0*120) + a1) + 11880)] if t15
-  t21 = bool logical_not t12
-  t22 = bool logical_and t8, t21
-  t25 = f32 load b0[(((a0*120) + a1) + -120)] if t22
-  t26 = f32 where t12, t20, t25
-  t27 = bool logical_not t8
-  t30 = f32 load b0[(((a0*120) + a1) + -12120)] if t27
-  t31 = f32 where t8, t26, t30
-  store b1[((a0*120) + a1)] = t31
+  t7 = bool lt [a0], 12120:i64
+  t10 = bool lt [a0], 120:i64
+  t13 = bool logical_and t7, t10
+  t18 = f32 load b0[(a0 + 11880)] if t13
+  t19 = bool logical_not t10
+  t20 = bool logical_and t7, t19
+  t23 = f32 load b0[(a0 + -120)] if t20
+  t24 = f32 where t10, t18, t23
+  t25 = bool logical_not t7
+  t28 = f32 load b0[(a0 + -12120)] if t25
+  t29 = f32 where t7, t24, t28
+  store b1[a0] = t29
 }
 kernel k1_lt_logical_and_logical_not_logical_and(outer a0:102, outer a1:122) tile split 1 {
   b0: in f32[12240]

@@ -12,6 +12,8 @@ static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 &
 
 static int64_t evaluate(const Expr *e, const int64_t *axis) {
     if (e->op == OP_constant) return e->imm.i;
+    if (e->op == OP_lt) return evaluate(e->input[0], axis) < e->input[1]->imm.i;
+    if (e->op == OP_ge) return evaluate(e->input[0], axis) >= e->input[1]->imm.i;
     if (e->op == EX_axis) return axis[e->imm.i];
     int64_t a = evaluate(e->input[0], axis), b = evaluate(e->input[1], axis);
     if (e->op == OP_add) return a + b;
@@ -87,6 +89,12 @@ static void check_tree(const IndexTree *t, const int64_t *axis) {
     assert_true(t->expr->low <= got && got <= t->expr->high);
 }
 
+static void check_comparisons(Kernel *k, const IndexTree *t, const int64_t *axis) {
+    int64_t number = rand() % 25 - 8, at = direct(t, axis);
+    assert_int_equal(evaluate(index_compare(k, OP_lt, t->expr, number), axis), at < number);
+    assert_int_equal(evaluate(index_compare(k, OP_ge, t->expr, number), axis), at >= number);
+}
+
 static void small_boxes_exhaustively(void **state) {
     (void)state;
     srand(7);
@@ -97,6 +105,8 @@ static void small_boxes_exhaustively(void **state) {
         for (int i = 0; i < AXES; i++) kernel_axis(k, size[i] = 1 + rand() % 7, false);
         for (int n = 0; n < 100; n++) {
             IndexTree *t = grow(k, 1 + rand() % 4, 12);
+            for (int i = 0; i < AXES; i++) axis[i] = rand() % size[i];
+            check_comparisons(k, t, axis);
             for (axis[0] = 0; axis[0] < size[0]; axis[0]++)
                 for (axis[1] = 0; axis[1] < size[1]; axis[1]++)
                     for (axis[2] = 0; axis[2] < size[2]; axis[2]++) check_tree(t, axis);
@@ -168,6 +178,26 @@ static void merged_dims_disappear(void **state) {
     arena_free(arena);
 }
 
+/* Of one coordinate or value comparisons are said, whatever was made of it. */
+static void comparisons(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    Kernel *k = kernel_new(arena);
+    Expr *a = expr_axis(k, kernel_axis(k, 100, false)),
+         *b = expr_axis(k, kernel_axis(k, 100, false));
+    Expr *third = index_offset(k, index_scale(k, index_divide(k, a, 3), 2), -1);
+    Expr *back = index_offset(k, index_scale(k, third, -1), 40), *both = index_add(k, third, b);
+    Expr *below[2] = {a, expr_int(k, 9)}, *apart[2] = {both, below[1]};
+    Expr *is_below = expr_op(k, OP_lt, CB_BOOL, below, 2);
+    assert_ptr_equal(index_compare(k, OP_lt, third, 4), is_below);
+    assert_ptr_equal(index_compare(k, OP_lt, third, 5), is_below);
+    assert_ptr_equal(index_compare(k, OP_ge, back, 36), is_below);
+    assert_ptr_equal(index_compare(k, OP_lt, back, 36), expr_op(k, OP_ge, CB_BOOL, below, 2));
+    assert_ptr_equal(index_compare(k, OP_lt, both, 9), expr_op(k, OP_lt, CB_BOOL, apart, 2));
+    assert_int_equal(index_compare(k, OP_lt, third, 66)->op, OP_constant);
+    arena_free(arena);
+}
+
 static void affine_parts(void **state) {
     (void)state;
     Arena *arena = arena_new();
@@ -216,6 +246,7 @@ int main(void) {
                                        cmocka_unit_test(large_boxes_at_random),
                                        cmocka_unit_test(reshapes_disappear),
                                        cmocka_unit_test(merged_dims_disappear),
+                                       cmocka_unit_test(comparisons),
                                        cmocka_unit_test(test_where),
                                        cmocka_unit_test(affine_parts)};
     return cmocka_run_group_tests_name("index", tests, NULL, NULL);

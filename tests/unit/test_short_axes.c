@@ -68,6 +68,33 @@ static void parts_of_rows(void **state) {
     }
 }
 
+/* Pieces that begin with a row are runs of one axis, where they are long enough for a loop each and
+ * what is read goes on; conditions that change elsewhere keep their rows. */
+static void pieces_between_rows(void **state) {
+    static const struct {
+        const char *graph;
+        int axes;
+    } cases[] = {
+        {"concat(x, y)", 1},
+        {"pad(x, padding=[0, 0, 1, 2])", 1},
+        {"where(reshape(arange(0, 50), [50, 1]) < 25, x, 0)", 1},
+        {"where(reshape(arange(0, 50), [50, 1]) == 25, x, 0)", 2},
+        {"flip(concat(x, y), dims=[0])", 2},
+        {"pad(x, padding=[1, 0, 1, 2])", 2},
+        {"slice(concat(x, y), 0, 0, 98, 2)", 2},
+        {"concat(slice(x, 0, 0, 3), slice(x, 0, 5, 9))", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[160];
+        snprintf(text, sizeof text, "graph(x: f32[50, 3], y: f32[48, 3]) { return %s }",
+                 cases[i].graph);
+        Executable *e = executable_of(state, text, NULL);
+        const Plan *plan = executable_plan(e);
+        assert_int_equal(length(plan->kernel[0]->axis), cases[i].axes);
+        executable_free(e);
+    }
+}
+
 /* Products of complex numbers, whose parts lie side by side: generated code has its lanes along the
  * numbers. */
 static void stacks_along_a_short_last_axis(void **state) {
@@ -252,6 +279,7 @@ static int run_engine(bool generate) {
     const struct CMUnitTest tests[] = {
         ONE(short_last_axes),
         ONE(parts_of_rows),
+        ONE(pieces_between_rows),
         ONE(stacks_along_a_short_last_axis),
         ONE(stacks_of_many),
         ONE(repeats_along_a_short_last_axis),
