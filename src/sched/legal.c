@@ -83,6 +83,22 @@ static bool holds_same_lanes(Merge *m) {
     return elements_pass(m, b, a) || form_of(a->trial, machine) == form_of(b->trial, machine);
 }
 
+static bool has_fold(const Group *group) {
+    for (int i = 0; i < length(group->member); i++)
+        if (op_info(group->member[i]->op)->kind == KIND_REDUCE) return true;
+    return false;
+}
+
+/* A scan goes along its row in order, and what is folded beside it would go with it, one element
+ * after the other. Where its lanes go across rows, a fold's do, too. */
+static bool holds_same_order(Merge *m) {
+    const Group *scan = has_scan(m->a) ? m->a : m->b;
+    bool fold = has_fold(m->a) || has_fold(m->b);
+    const DeviceMachine *machine = m->schedule->machine;
+    if (!fold || !has_scan(scan) || !scan->trial) return true;
+    return domain_total(&m->domain) <= machine->small || form_of(scan->trial, machine) == FORM_TILE;
+}
+
 static int size_of(const Group *group) { return group->trial ? length(group->trial->expr) : 0; }
 
 static bool holds_small_enough(Merge *m) {
