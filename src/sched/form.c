@@ -7,6 +7,7 @@
 #include "sched/schedule.h"
 
 enum {
+    WINDOW_MOST = 64,            /* points of a row that is as good either way, as windows are */
     MOST_VARYING_ROWS = 1 << 12, /* a row that varies may be short in so many of them */
     BIN_SHARE = 4,               /* points for each bin of each chunk that adds to bins, at least */
     BIN_CHUNKS = 64,             /* and no more chunks than this */
@@ -21,7 +22,7 @@ static void vote(Kernel *kernel, Expr *index, int axis, int *votes) {
     Expr *rest;
     if (axis < 0 || !expr_uses_axis(index, axis)) return;
     if (index_linear(kernel, index, axis, &stride, &rest))
-        *votes += stride == 1 ? 2 : -1;
+        *votes += stride == 1 || stride == -1 ? 2 : -1;
     else
         *votes -= 1;
 }
@@ -139,7 +140,9 @@ Form form_of(Kernel *kernel, const DeviceMachine *machine) {
     }
     if (kernel_has_scan(kernel)) vote_of_stores(kernel, inner, outer, &along_inner, &along_outer);
     bool lanes = kernel->outer_count > 0 && axis_typical(kernel, outer) >= machine->short_row;
-    if (axis_typical(kernel, inner) < machine->short_row) along_outer++; /* a row of short pieces */
+    int64_t row = axis_typical(kernel, inner);
+    if (row < machine->short_row) along_outer++; /* a row of short pieces */
+    if (along_inner == along_outer && row <= WINDOW_MOST) along_outer++;
     return lanes && along_outer > along_inner ? FORM_TILE : FORM_ROW;
 }
 
@@ -188,6 +191,7 @@ static int64_t split_of(const Kernel *kernel, const DeviceMachine *machine) {
     int64_t points = kernel->outer_size * kernel->inner_size;
     int64_t split =
         least(parts_of(points, traffic(kernel), machine), most_bins(kernel, machine->most_chunks));
+    if (kernel->form == FORM_TILE) split = least(split, kernel->inner_size / machine->short_row);
     if (split > first) split = first;
     if (split < 2) return 1;
     int64_t chunk = divide_up(first, split);

@@ -221,6 +221,29 @@ static void lanes_across_folded_rows(void **state) {
     }
 }
 
+/* Where lanes could go along rows and across them, they go across windows, which share what they
+ * read; backwards is along memory, too. Rows of a few elements are not cut into chunks. */
+static void lanes_by_what_is_read(void **state) {
+    static const struct {
+        const char *graph;
+        Form form;
+        int chunks;
+    } cases[] = {
+        {"graph(x: f32[40, 300]) { return amax(window(x, 1, 16), dim=[2]) }", FORM_TILE, 1},
+        {"graph(x: f32[40, 300]) { return amax(window(x, 1, 65), dim=[2]) }", FORM_ROW, 1},
+        {"graph(x: f32[100, 160]) { return sum(flip(x, dims=[1]), dim=[0]) }", FORM_TILE, 1},
+        {"graph(x: f32[1000, 16, 4]) { return softmax(x, dim=1) }", FORM_TILE, 1},
+        {"graph(x: f32[64, 64, 20]) { return amax(x, dim=[1]) }", FORM_TILE, 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Executable *e = executable_of(state, cases[i].graph, NULL);
+        const Kernel *kernel = executable_plan(e)->kernel[0];
+        assert_int_equal(kernel->form, cases[i].form);
+        assert_int_equal(kernel->split, cases[i].chunks);
+        executable_free(e);
+    }
+}
+
 /* Many rows whose length varies. What is stored goes along them from a few elements on, but for
  * elements that no mask leaves out, what is folded alone, and costly work for each row. */
 static void lanes_along_rows_that_vary(void **state) {
@@ -286,6 +309,7 @@ static int run_engine(bool generate) {
         ONE(rows_of_a_few_elements),
         ONE(a_value_for_each_column),
         ONE(lanes_across_folded_rows),
+        ONE(lanes_by_what_is_read),
         ONE(lanes_along_rows_of_channels),
         ONE(lanes_along_rows_that_vary),
     };
