@@ -36,6 +36,13 @@ static int read_buffer(Trial *trial, const Node *node) {
     return kernel_buffer(group->trial, node->dtype, BUFFER_IN, node_numel(node), (int)node->id);
 }
 
+/* Where a guard asks for other coordinates than the index has, the element is there, and whoever
+ * reads it chooses: it stays out of the loops that the guard is asked in. */
+static Expr *needed_guard(const Node *node, const Expr *index, Expr *guard) {
+    bool there = expr_bounded(index) && index->low >= 0 && index->high < node_numel(node);
+    return guard && there && !(guard->axes & index->axes) ? NULL : guard;
+}
+
 static Expr *trial_leaf(Lowering *l, const Node *node, Expr *const *position, Expr *guard) {
     Trial *trial = l->user;
     Group *group = trial->group;
@@ -52,6 +59,7 @@ static Expr *trial_leaf(Lowering *l, const Node *node, Expr *const *position, Ex
     }
     buffer_strides(trial->schedule, node, stride);
     Expr *index = index_dot(l->kernel, node->rank, stride, position);
+    guard = needed_guard(node, index, guard);
     return expr_load(l->kernel, read_buffer(trial, node), compute_dtype(node->dtype), index, guard);
 }
 

@@ -95,6 +95,28 @@ static void pieces_between_rows(void **state) {
     }
 }
 
+/* A guard keeps a load within its buffer: one that asks for other coordinates, and is always there,
+ * has none. */
+static void guards_of_other_coordinates(void **state) {
+    static const struct {
+        const char *size;
+        int guarded;
+    } cases[] = {{"17, 1", 1}, {"1, 1", 1}, {"1, 200", 2}, {"17, 200", 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[128];
+        snprintf(text, sizeof text,
+                 "graph(x: f32[17, 200], w: f32[%s]) { return pad(mul(x, w), padding=[2, 2]) }",
+                 cases[i].size);
+        Executable *e = executable_of(state, text, NULL);
+        const Kernel *kernel = executable_plan(e)->kernel[0];
+        int guarded = 0;
+        for (int id = 0; id < length(kernel->expr); id++)
+            guarded += kernel->expr[id]->op == EX_load && kernel->expr[id]->input_count > 1;
+        assert_int_equal(guarded, cases[i].guarded);
+        executable_free(e);
+    }
+}
+
 /* Products of complex numbers, whose parts lie side by side: generated code has its lanes along the
  * numbers. */
 static void stacks_along_a_short_last_axis(void **state) {
@@ -303,6 +325,7 @@ static int run_engine(bool generate) {
         ONE(short_last_axes),
         ONE(parts_of_rows),
         ONE(pieces_between_rows),
+        ONE(guards_of_other_coordinates),
         ONE(stacks_along_a_short_last_axis),
         ONE(stacks_of_many),
         ONE(repeats_along_a_short_last_axis),
