@@ -477,6 +477,19 @@ static int join_all(cb_tensor *const *input, int count, cb_tensor **output, void
     return 2;
 }
 
+/* What is freed behind the walk: of 64 gradients few are there at once. */
+static void gradients_are_freed_on_the_way(void **state) {
+    enum { DEEP = 64, WIDE = 1 << 16 };
+    (void)state;
+    cb_tensor *x = cb_requires_grad_(cb_ones(WIDE, CB_F64), true), *y = x;
+    for (int i = 0; i < DEEP; i++) y = cb_sin(y);
+    cb_tensor *loss = cb_sum(y);
+    int64_t held = cb_memory().live_bytes, each = WIDE * (int64_t)sizeof(double);
+    assert_true(held >= cb_memory().peak_bytes - 2 * each); /* the most that there was so far */
+    assert_int_equal(cb_backward(loss, NULL), CB_OK);
+    assert_true(cb_memory().peak_bytes < held + 8 * each);
+}
+
 static void joins_in_the_dtype_of_all(void **state) {
     (void)state;
     static const double wanted[] = {100001, 70000, 1, 2, 3, 4, 5, 6};
@@ -538,6 +551,7 @@ int main(void) {
         TEST(compiled_functions_run_eagerly),
         TEST(refused_inside_of_a_trace),
         TEST(deep_chains),
+        TEST(gradients_are_freed_on_the_way),
     };
     return cmocka_run_group_tests_name("tape", tests, NULL, NULL);
 }

@@ -1,0 +1,385 @@
+/* Going back over the tape: from a result to the leaves, or to what is asked for.
+ *
+ *     l = sum(x * w), of gradient 1      sum: 1 spread over the product; mul: x * that, to w's leaf
+ *
+ * In: a result's node and its gradient. Out: what cb_backward adds to leaves, or cb_grad gives.
+ * Every node is gone over once, behind all that its result went into; its gradient is freed
+ * then. */
+#include "base/map.h"
+#include "eager/anomaly.h"
+#include "eager/apply.h"
+#include "eager/eager.h"
+#include "eager/tape_node.h"
+#include "graph/grad/grad.h"
+
+#include <string.h>
+
+typedef struct TapeVisit {
+    TapeNode *node;
+    Tensor *gradient; /* so far, in the walk's scope */
+    Tensor **given;   /* of TAPE_TOGETHER in its place: by result, when one came */
+    int next;         /* operand to look at */
+    bool wanted;      /* its gradient is asked for, or leads to what is */
+    bool leads;       /* an operand's gradient is wanted */
+    bool asked;       /* its own is */
+} TapeVisit;
+
+typedef struct TapeWalk {
+    Arena *arena;
+    bool graph;               /* what comes out has a history */
+    Map seen;                 /* node -> its number in order */
+    TapeVisit *order, *stack; /* vecs; order: operands before results */
+} TapeWalk;
+
+static int number_of(const TapeWalk *walk, const TapeNode *node) {
+    for (MapEntry *e = map_first(&walk->seen, hash_bytes(&node, sizeof node, 0)); e;
+         e = map_next(e)) {
+        const int *number = e->value;
+        if (walk->order[*number].node == node) return *number; /* untested: equal hashes */
+    }
+    return -1;
+}
+
+static void order_nodes(TapeWalk *walk, TapeNode *root) {
+    push(walk->arena, walk->stack, ((TapeVisit){.node = root}));
+    while (length(walk->stack)) {
+        TapeVisit *top = &walk->stack[length(walk->stack) - 1];
+        TapeNode *node = top->node, *producer = NULL;
+        while (top->next < node->count && !producer) producer = node->producer[top->next++];
+        if (producer) {
+            if (number_of(walk, producer) < 0)
+                push(walk->arena, walk->stack, ((TapeVisit){.node = producer}));
+            continue;
+        }
+        (void)pop(walk->stack);
+        int *number = arena_alloc(walk->arena, sizeof *number);
+        *number = length(walk->order);
+        map_put(&walk->seen, hash_bytes(&node, sizeof node, 0), number);
+        push(walk->arena, walk->order, ((TapeVisit){.node = node}));
+    }
+}
+
+static int number_of_tensor(const TapeWalk *walk, const Tensor *x) {
+    return x->history ? number_of(walk, tape_node(x)) : -1;
+}
+
+/* Ops that lead to nothing that is asked for are not gone over: no memory is needed for them, and
+ * what they saved may have been written to. */
+static void find_wanted(TapeWalk *walk, const GoingBack *back) {
+    for (int k = 0; k < back->count; k++) {
+        int number = number_of_tensor(walk, back->wrt[k]);
+        if (number >= 0) walk->order[number].wanted = walk->order[number].asked = true;
+    }
+    for (int i = 0; i < length(walk->order); i++) {
+        TapeVisit *visit = &walk->order[i];
+        for (int k = 0; k < visit->node->count && !visit->leads; k++) {
+            const TapeNode *producer = visit->node->producer[k];
+            visit->leads =
+                producer && (!back->wrt || walk->order[number_of(walk, producer)].wanted);
+        }
+        visit->wanted |= visit->leads || !back->wrt || visit->node->promised;
+    }
+}
+
+/* An op of the walk's own, without attributes. */
+static Tensor *apply_own(const TapeWalk *walk, Op op, const cb_operand *input, int count) {
+    return (walk->graph ? apply : eager_apply)(op, input, count, &attrs_none);
+}
+
+/* A gradient that nobody reads any more, so that those of a deep network are not there at once.
+ * With a history it may be somebody else's, too. */
+static void drop(const TapeWalk *walk, Tensor *g) {
+    if (!walk->graph) tensor_destroy(g);
+}
+
+/* g, or NULL, comes to it. False with an error. */
+static bool add(const TapeWalk *walk, TapeVisit *visit, Tensor *g) {
+    Tensor *before = visit->gradient;
+    if (!visit->wanted || !g) {
+        drop(walk, g);
+        return true;
+    }
+    visit->gradient = g;
+    if (!before) return true;
+    cb_operand pair[] = {cb_operand_tensor(before), cb_operand_tensor(g)};
+    visit->gradient = apply_own(walk, OP_add, pair, 2);
+    drop(walk, before);
+    drop(walk, g);
+    return visit->gradient;
+}
+
+/* What is saved of operand i, as a tensor for one run; false with an error when it was written. */
+static bool restore(const TapeNode *node, int i, Number *number, Tensor **x) {
+    const Saved *saved = &node->saved[i];
+    if (saved->number.kind != CB_OPERAND_TENSOR) {
+        *x = number_wrap(number, &saved->number);
+        return true;
+    }
+    Tensor *shell = &number->tensor;
+    *shell = (Tensor){.device = saved->meta.device,
+                      .dtype = saved->meta.dtype,
+                      .rank = saved->meta.rank,
+                      .offset = saved->offset,
+                      .storage = saved->storage};
+    *x = shell;
+    memcpy(shell->size, saved->meta.size, sizeof shell->size);
+    memcpy(shell->stride, saved->stride, sizeof shell->stride);
+    if (!saved->storage) return true; /* nobody reads it */
+    uint64_t version = atomic_load_explicit(&saved->storage->version, memory_order_relaxed);
+    if (version == saved->version) return true;
+    fail(CB_ERR_ARGUMENT,
+         "backward: operand %d of %s (%s:%d) was modified in place, %llu times since, and its "
+         "gradient needs the elements as they were",
+         i, op_info(node->op)->name, node->site.file ? node->site.file : "?", node->site.line,
+         (unsigned long long)(version - saved->version));
+    return false;
+}
+
+/* By the cached executable of all that the op's gradient is. */
+static bool run_gradient(const TapeNode *node, Tensor *g, Tensor **output) {
+    Number number[OP_MAX_INPUTS];
+    Tensor *input[OP_MAX_INPUTS + 1];
+    int inputs = 0;
+    for (int i = 0; i < node->count; i++)
+        if (node->needs.fed >> i & 1 && !restore(node, i, &number[i], &input[inputs++]))
+            return false;
+    cb_operand operand = cb_operand_tensor(g);
+    input[inputs] = tensor_contiguous(g) ? g : eager_apply(OP_contiguous, &operand, 1, &attrs_none);
+    bool done = input[inputs] && executable_run(eager_executable(node->entry), input, output);
+    if (input[inputs] != g) tensor_destroy(input[inputs]);
+    return done;
+}
+
+/* Op by op, from operands that know what they were computed from. */
+static bool record_gradient(TapeNode *node, Tensor *g, Tensor **output) {
+    Number number[OP_MAX_INPUTS];
+    cb_operand input[OP_MAX_INPUTS];
+    Attrs attrs;
+    for (int i = 0; i < node->count; i++) {
+        const Saved *saved = &node->saved[i];
+        input[i] = saved->number;
+        if (saved->number.kind != CB_OPERAND_TENSOR || !(node->needs.fed >> i & 1)) continue;
+        if (!restore(node, i, &number[i], &input[i].tensor)) return false;
+        TapeNode *producer = node->producer[i];
+        if (producer) input[i].tensor->history = &producer->history;
+    }
+    memcpy(attrs.word, node->word, sizeof(int64_t) * op_info(node->op)->word_count);
+    Site site = site_current();
+    site_set(node->site);
+    bool done = tape_ops(node->op, input, node->count, &attrs, node->needs.produced, g,
+                         &node->history, output);
+    site_set(site);
+    return done;
+}
+
+static bool step_op(TapeWalk *walk, const TapeVisit *visit) {
+    TapeNode *node = visit->node;
+    Tensor *output[OP_MAX_INPUTS], *g = visit->gradient;
+    int outputs = 0;
+    if (op_refuses_gradient(node->op)) return grad_refuses(node->op, node->site);
+    if (!(walk->graph ? record_gradient(node, g, output) : run_gradient(node, g, output)))
+        return false;
+    for (int i = 0; i < node->count; i++) {
+        if (!node->producer[i]) continue;
+        TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
+        Tensor *to = output[outputs++];
+        if (anomaly_wanted() && !anomaly_pass_gradient(to, g, node->op, node->site, i))
+            return false;
+        if (!add(walk, producer, to)) return false;
+    }
+    return true;
+}
+
+/* One of several results: they are gone over at once, behind the last of them. */
+static bool step_part(TapeWalk *walk, const TapeVisit *visit) {
+    TapeVisit *together = &walk->order[number_of(walk, visit->node->producer[0])];
+    cb_operand g = cb_operand_tensor(visit->gradient);
+    if (!together->given)
+        together->given = arena_new_array(walk->arena, Tensor *, together->node->part + 1);
+    Tensor **given = &together->given[visit->node->part];
+    *given = tensor_contiguous(visit->gradient) ? tensor_double(visit->gradient)
+                                                : eager_apply(OP_contiguous, &g, 1, &attrs_none);
+    return *given;
+}
+
+/* The gradients of a compiled function are no ops. */
+static bool refuse_second(void) {
+    fail(CB_ERR_ARGUMENT,
+         "grad_graph: it comes to a compiled function, whose gradients are compiled and have none: "
+         "compile it with \"backward=tape\"");
+    return false;
+}
+
+/* A gradient has come by a result that was computed from one with a hook, which it goes past. */
+static bool passes_hooks(const TapeNode *node, Tensor *const *given) {
+    bool passes = false;
+    for (int k = 0; k <= node->part && node->hooked; k++)
+        for (int i = 0; i <= node->part && node->hooked & tape_part_bit(k); i++)
+            passes |= given[i] && node->steps->is_behind(node->state, i, k);
+    if (passes)
+        fail(CB_ERR_ARGUMENT,
+             "backward: a result of a compiled function (%s:%d) was computed from another one of "
+             "the same call, whose hook does not see its gradient: compile it with "
+             "\"backward=tape\"",
+             node->site.file ? node->site.file : "?", node->site.line);
+    return passes;
+}
+
+static bool step_together(TapeWalk *walk, const TapeVisit *visit) {
+    TapeNode *node = visit->node;
+    Tensor **output = arena_new_array(walk->arena, Tensor *, node->count + 1);
+    if (walk->graph) return refuse_second();
+    if (passes_hooks(node, visit->given)) return false;
+    if (!node->steps->go_back(node->state, visit->given, output)) return false;
+    for (int i = 0; i < node->count; i++) {
+        TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
+        if (!add(walk, producer, output[i])) return false;
+    }
+    for (int k = 0; k <= node->part; k++) drop(walk, visit->given[k]);
+    return true;
+}
+
+static bool step(TapeWalk *walk, const TapeVisit *visit) {
+    switch (visit->node->kind) {
+    case TAPE_PART:
+        return step_part(walk, visit);
+    case TAPE_TOGETHER:
+        return step_together(walk, visit);
+    default:
+        return step_op(walk, visit);
+    }
+}
+
+/* A tensor that outlives the walk, and shares its elements with nobody. */
+static Tensor *kept(const TapeWalk *walk, Tensor *g) {
+    cb_operand operand = cb_operand_tensor(g);
+    bool own = atomic_load(&g->storage->references) == 1 && tensor_contiguous(g);
+    g = own ? tensor_double(g) : apply_own(walk, OP_clone, &operand, 1);
+    if (g) cb_keep(g);
+    return g;
+}
+
+static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
+    if (leaf->ended) return true;
+    if (!leaf->gradient) {
+        leaf_take(&leaf->gradient, kept(walk, g));
+        return leaf->gradient;
+    }
+    cb_operand pair[] = {cb_operand_tensor(leaf->gradient), cb_operand_tensor(g)};
+    if (!tensor_overwritten(leaf->gradient)) return false; /* it may have been traced */
+    Tensor *sum = eager_apply(OP_add, pair, 2, NULL);
+    cb_operand value = cb_operand_tensor(sum);
+    if (!sum || !eager_assign(leaf->gradient, &value)) return false;
+    storage_written(leaf->gradient->storage);
+    return true;
+}
+
+/* False with an error: nobody knows where it leads. */
+static bool refuse_promise(const TapeNode *node) {
+    fail(CB_ERR_ARGUMENT,
+         "backward: it comes to a tensor (%s:%d) that a compiled function computed before it asked "
+         "for a value, and that cannot be computed again with its history, since what it was "
+         "computed from was modified in place",
+         node->site.file ? node->site.file : "?", node->site.line);
+    return false;
+}
+
+/* x and something that was gone over are results of one compiled call, which does not know the
+ * gradient of the one by the other. */
+static bool is_passed_by(const TapeWalk *walk, const Tensor *x) {
+    const TapeNode *node = x->history ? tape_node(x) : NULL;
+    if (!node || node->kind != TAPE_PART || number_of(walk, node->producer[0]) < 0) return false;
+    const TapeNode *whole = node->producer[0];
+    bool passed = false;
+    for (int i = 0; i < length(walk->order); i++) {
+        const TapeNode *part = walk->order[i].node;
+        if (part->kind == TAPE_PART && part->producer[0] == whole)
+            passed |= whole->steps->is_behind(whole->state, part->part, node->part);
+    }
+    return passed;
+}
+
+static bool refuse_passed(const GoingBack *back, const Tensor *x) {
+    fail(CB_ERR_ARGUMENT,
+         "%s: the gradient by a result of a compiled function (%s:%d) of another result of the "
+         "same call: compile it with \"backward=tape\"",
+         back->what, tape_node(x)->site.file ? tape_node(x)->site.file : "?",
+         tape_node(x)->site.line);
+    return false;
+}
+
+static bool call_hooks(const TapeWalk *walk, TapeVisit *visit) {
+    Tensor *g = visit->gradient;
+    visit->gradient = hooks_call(visit->node, g, walk->graph);
+    if (visit->gradient != g) drop(walk, g);
+    return visit->gradient;
+}
+
+/* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
+static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack *back,
+                      Tensor **out) {
+    walk->seen = map_new(walk->arena);
+    order_nodes(walk, root);
+    find_wanted(walk, back);
+    int last = length(walk->order) - 1;
+    walk->order[last].gradient = g;
+    for (int i = last; i >= 0; i--) {
+        TapeVisit *visit = &walk->order[i];
+        if (!visit->gradient && !visit->given)
+            continue; /* no gradient came this way: a 0 in the table */
+        if (visit->node->promised) return refuse_promise(visit->node);
+        if (visit->node->hook && !call_hooks(walk, visit)) return false;
+        if (visit->leads && !step(walk, visit)) return false;
+        bool leaf = visit->node->op == OP_none && !back->wrt;
+        if (leaf && !accumulate(walk, visit->node, visit->gradient)) return false;
+        if (visit->asked) continue;
+        drop(walk, visit->gradient);
+        visit->gradient = NULL;
+    }
+    for (int k = 0; k < back->count; k++) {
+        int number = number_of_tensor(walk, back->wrt[k]);
+        Tensor *gradient = number >= 0 ? walk->order[number].gradient : NULL;
+        if (number < 0 && is_passed_by(walk, back->wrt[k]))
+            return refuse_passed(back, back->wrt[k]);
+        out[k] = gradient ? kept(walk, gradient) : NULL;
+        if (gradient && !out[k]) return false;
+    }
+    return true;
+}
+
+/* y's own gradient: that given, or 1 for one element. */
+static Tensor *seed(const GoingBack *back) {
+    const Tensor *y = back->y, *given = back->given;
+    Meta meta = tensor_meta(y), own = given ? tensor_meta(given) : meta;
+    if (!y->history && !tape_refuses_untracked(back->what)) return NULL;
+    if (!tape_fits(back->what, &meta, given ? &own : NULL)) return NULL;
+    if (given) return back->graph ? tensor_double(given) : tensor_alias(given);
+    return eager_full(&meta, cb_operand_int(1));
+}
+
+static bool go_back(const GoingBack *back, Tensor **out) {
+    Arena *arena = arena_new();
+    if (!arena || arena_guard(arena)) {
+        fail_memory(0);
+        arena_free(arena);
+        return false;
+    }
+    Tensor *g = seed(back);
+    TapeWalk walk = {.arena = arena, .graph = back->graph};
+    bool done = g && walk_back(&walk, tape_node(back->y), g, back, out);
+    arena_free(arena);
+    return done;
+}
+
+bool tape_go_back(const GoingBack *back, Tensor **out) {
+    cb_scope_open();
+    cb_dtype lower = autocast_set(CB_SAME); /* the dtypes are those of the ops that are gone over */
+    History *root = back->y->history;
+    if (root) history_retain(root); /* a hook may free y */
+    bool done = go_back(back, out);
+    if (root) history_release(root);
+    autocast_set(lower);
+    cb_scope_close();
+    for (int k = 0; !done && k < back->count; k++) tensor_destroy(out[k]), out[k] = NULL;
+    return done;
+}
