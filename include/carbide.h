@@ -48,6 +48,12 @@ typedef struct cb_module cb_module;     /* a network layer: parameters, children
 typedef struct cb_graph cb_graph;       /* an FX graph: nodes that print, change and run */
 typedef struct cb_node cb_node;         /* one node of an FX graph */
 
+/* A function of yours over tensors, in its general form: reads inputs[0 .. input_count-1], fills
+ * outputs, CB_MAX_ARGS at the most, and returns how many, or < 0 with an error. An output of it may
+ * be NULL. */
+typedef int cb_function_n(cb_tensor *const *inputs, int input_count, cb_tensor **outputs,
+                          void *user);
+
 /* ---- dtypes ------------------------------------------------------------------------------- */
 
 typedef enum __attribute__((packed)) cb_dtype {
@@ -603,11 +609,8 @@ typedef cb_tensor *cb_function_1(cb_tensor *);
 typedef cb_tensor *cb_function_2(cb_tensor *, cb_tensor *);
 typedef cb_tensor *cb_function_3(cb_tensor *, cb_tensor *, cb_tensor *);
 typedef cb_tensor *cb_function_4(cb_tensor *, cb_tensor *, cb_tensor *, cb_tensor *);
-/* The general form: reads inputs[0 .. input_count-1], fills outputs, CB_MAX_ARGS at the most, and
- * returns how many, or < 0 with an error. An output of it may be NULL. Where a function gives one
- * tensor, NULL is a failure, with an error of its own if none is recorded. */
-typedef int cb_function_n(cb_tensor *const *inputs, int input_count, cb_tensor **outputs,
-                          void *user);
+/* Or a cb_function_n. Where a function gives one tensor, NULL is a failure, with an error of its
+ * own if none is recorded. */
 
 CB_API cb_function *cb_compile_1(cb_function_1 *function, const char *options);
 CB_API cb_function *cb_compile_2(cb_function_2 *function, const char *options);

@@ -131,6 +131,14 @@ CB_AT_GIVES(int, cb_register_hook, (cb_tensor *x, cb_gradient_hook *hook, void *
 #define cb_register_hook(...) CB_AT(cb_register_hook, __VA_ARGS__)
 CB_AT_VOID(cb_remove_hook, (cb_tensor *x, int number, CB_SITE), (x, number))
 #define cb_remove_hook(...) CB_AT(cb_remove_hook, __VA_ARGS__)
+CB_AT_GIVES(int, cb_checkpoint_n, (cb_function_n *function, void *user, cb_tensor *const *inputs,
+                                   int count, cb_tensor **outputs, int capacity, CB_SITE),
+            (function, user, inputs, count, outputs, capacity))
+#define cb_checkpoint_n(...) CB_AT(cb_checkpoint_n, __VA_ARGS__)
+CB_AT_GIVES(cb_tensor *, cb_checkpoint, (cb_function_n *function, void *user,
+                                         cb_tensor *const *inputs, int count, CB_SITE),
+            (function, user, inputs, count))
+#define cb_checkpoint(...) CB_AT(cb_checkpoint, __VA_ARGS__)
 CB_AT_GIVES(cb_tensor *, cb_tensor_grad, (const cb_tensor *x, CB_SITE), (x))
 #define cb_tensor_grad(...) CB_AT(cb_tensor_grad, __VA_ARGS__)
 CB_AT_VOID(cb_zero_grad, (cb_tensor *x, CB_SITE), (x))

@@ -73,6 +73,30 @@ typedef cb_tensor *cb_gradient_hook(cb_tensor *gradient, void *user);
 CB_API int cb_register_hook(cb_tensor *x, cb_gradient_hook *hook, void *user);
 CB_API void cb_remove_hook(cb_tensor *x, int number); /* nothing where it is gone */
 
+/* torch.utils.checkpoint (use_reentrant=False): the function on inputs, as a call of it. What its
+ * ops keep for their gradients, and was made in it, is let go when it has returned; when gradients
+ * come, it runs again, with the same inputs, random numbers and autocast, and what it made is freed
+ * as they go through. So a network's activations cost the memory of one layer, and its forward pass
+ * twice the time. Gradients and all else are as without: by parameters that it finds, gradients of
+ * gradients, hooks, going back twice. Checkpoints nest; without anything that requires a gradient,
+ * between cb_no_grad_open and _close, and while something is traced it is a call and nothing else.
+ *
+ *     static int layer(cb_tensor *const *x, int n, cb_tensor **y, void *user);
+ *     h = cb_checkpoint(layer, weights, &h, 1);
+ *
+ * user, and tensors that the function finds, must live until gradients come no more. It returns: it
+ * throws no exception and does not leave by longjmp. When it runs again it does the same ops in the
+ * same order, or going back is an error that names both; so is a tensor from outside that it reads,
+ * and that was written to since. What it did besides is not done twice: writes in place to tensors
+ * from before the call, running statistics (which PyTorch moves twice), gradients that it adds to
+ * leaves, hooks that it registers. Writes through pointers, effects of operations of your own
+ * and whatever compiled functions inside of it write to are. */
+CB_API cb_tensor *cb_checkpoint(cb_function_n *function, void *user, cb_tensor *const *inputs,
+                                int count); /* the first result; NULL with an error, or of none */
+/* All results; how many, or a negative status, also where they are more than capacity. */
+CB_API int cb_checkpoint_n(cb_function_n *function, void *user, cb_tensor *const *inputs, int count,
+                           cb_tensor **outputs, int capacity);
+
 /* Tensor.grad: what cb_backward added up, which x owns, whoever returns or shares it; NULL when
  * there is none. Setting it to None: it is freed, and the next cb_backward begins anew. */
 CB_API cb_tensor *cb_tensor_grad(const cb_tensor *x);

@@ -179,6 +179,14 @@ static void kept_free(void *state) {
     memory_free(kept);
 }
 
+static void kept_forget(void *state) {
+    Kept *kept = state;
+    for (int i = 0; i < length(kept->backward->read); i++) {
+        tensor_destroy(kept->x[i]);
+        kept->x[i] = NULL;
+    }
+}
+
 static Kept *kept_new(Backward *backward) {
     size_t reads = (size_t)length(backward->read);
     size_t bytes = sizeof(Kept) + sizeof(History *) * (size_t)backward->roots +
@@ -229,7 +237,7 @@ static bool is_behind(const void *state, int k, int before) {
     return kept->backward->root[before].behind & tape_part_bit(k);
 }
 
-static const TogetherSteps steps = {go_back, is_behind, kept_free};
+static const TogetherSteps steps = {go_back, is_behind, kept_forget, kept_free};
 
 static History *follow(Kept *kept, Tensor *const *value) {
     const Backward *backward = kept->backward;

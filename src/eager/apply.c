@@ -53,6 +53,15 @@ static bool operands_real(Op op, const cb_operand *input, int input_count) {
     return true;
 }
 
+/* For the checkpoint whose function runs; false with an error. */
+static bool operands_read(const cb_operand *input, int input_count) {
+    bool done = true;
+    for (int i = 0; i < input_count && done; i++)
+        if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor)
+            done = checkpoint_reads(input[i].tensor);
+    return done;
+}
+
 static Tensor *apply_view(Op op, const cb_operand *input, const Attrs *attrs) {
     Tensor *x = input->tensor;
     Meta meta = tensor_meta(x);
@@ -113,6 +122,7 @@ static __attribute__((noinline)) Tensor *apply_now(Op op, const cb_operand *inpu
     Tracer *tracer = thread_state.tracer;
     if (tracer) return tracer->apply(tracer, op, input, input_count, attrs);
     if (!operands_real(op, input, input_count)) return NULL;
+    if (thread_state.checkpoint && !operands_read(input, input_count)) return NULL;
     if (tape_follows(input, input_count)) return compute_recorded(op, input, input_count, attrs);
     return compute(op, input, input_count, attrs);
 }
@@ -224,6 +234,8 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
              never_computed);
         return NULL;
     }
+    if (thread_state.checkpoint && !checkpoint_writes(target->storage)) return target;
+    if (tensor && thread_state.checkpoint && !checkpoint_reads(x)) return NULL;
     if (!write_recorded(target, value) || !eager_assign(target, value)) return NULL;
     storage_written(target->storage);
     return target;
@@ -247,6 +259,10 @@ Tensor *apply_into(Tensor *target, Op op, const cb_operand *input, int input_cou
     if (!operands_present(op, input, input_count) || !operands_real(op, input, input_count) ||
         !check_target(target))
         return NULL;
+    if (thread_state.checkpoint) {
+        if (!checkpoint_writes(target->storage)) return target;
+        if (!operands_read(input, input_count)) return NULL;
+    }
     if (!eager_into(target, op, input, input_count)) return NULL;
     storage_written(target->storage);
     return target;

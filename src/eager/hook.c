@@ -40,6 +40,7 @@ static TapeNode *node_for_hooks(Tensor *x) {
 int cb_register_hook(cb_tensor *handle, cb_gradient_hook *call, void *user) {
     Tensor *x = tensor_in(handle, "register_hook");
     if (!call) fail(CB_ERR_ARGUMENT, "register_hook: the hook is NULL");
+    if (x && call && checkpoint_is_again()) return 1; /* it is there since the first run */
     TapeNode *node = x && call ? node_for_hooks(x) : NULL;
     TapeHook *hook = node ? memory_zalloc(sizeof *hook) : NULL;
     if (!hook) {
@@ -56,7 +57,7 @@ int cb_register_hook(cb_tensor *handle, cb_gradient_hook *call, void *user) {
 
 void cb_remove_hook(cb_tensor *handle, int number) {
     Tensor *x = tensor_in(handle, "remove_hook");
-    TapeHook **place = x && x->history ? &tape_node(x)->hook : NULL;
+    TapeHook **place = x && x->history && !checkpoint_is_again() ? &tape_node(x)->hook : NULL;
     while (place && *place && (*place)->number != number) place = &(*place)->next;
     if (!place || !*place) return;
     TapeHook *hook = *place;

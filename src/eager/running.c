@@ -7,6 +7,7 @@
  * that over n - 1, as in PyTorch; of an instance norm, both are means over the instances. An x
  * without elements moves nothing. */
 #include "eager/apply.h"
+#include "eager/tape.h"
 #include "op_calls.h"
 
 _Static_assert(ATTR_batch_norm_training == ATTR_instance_norm_use_input_stats &&
@@ -39,8 +40,9 @@ Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs
     Tensor *running_mean = input[MEAN].tensor, *running_var = input[VAR].tensor, *mean, *var;
     const Tracer *tracer = tracer_current();
     bool moves = attrs->word[ATTR_batch_norm_training] && running_mean; /* both, or none */
-    if (!y || !moves || (tracer && tracer->whole_calls)) return y;
+    if (!y || !moves || (tracer && tracer->whole_calls) || checkpoint_is_again()) return y;
     if (cb_numel(input[0].tensor) == 0) return y;
+    struct Checkpoint *checkpoint = checkpoint_set(NULL); /* y does not depend on them */
     double momentum = attr_float(attrs, ATTR_batch_norm_momentum);
     cb_scope_open();
     cb_no_grad_open(); /* statistics are no part of what is differentiated */
@@ -48,5 +50,8 @@ Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs
                  move(running_mean, mean, momentum) && move(running_var, var, momentum);
     cb_no_grad_close();
     cb_scope_close();
+    checkpoint_set(checkpoint);
+    checkpoint_reads_not(running_mean);
+    checkpoint_reads_not(running_var);
     return moved ? y : NULL;
 }

@@ -11,8 +11,8 @@
  * computed on the way, its result among them, are computed again. */
 #include "base/memory.h"
 #include "eager/apply.h"
+#include "eager/checkpoint.h"
 #include "eager/eager.h"
-#include "eager/tape_node.h"
 #include "op/custom.h"
 
 #include <string.h>
@@ -25,21 +25,21 @@ static bool is_last(TapeNode *node) {
     return atomic_fetch_sub_explicit(&node->history.references, 1, memory_order_acq_rel) == 1;
 }
 
+TapeNode *tape_drop(TapeNode *node, TapeNode *first) {
+    if (!node || !is_last(node)) return first;
+    node->next = first;
+    return node;
+}
+
 /* With a list in place of recursion: a chain may be of any length. */
-static void free_nodes(History *history) {
-    TapeNode *first = (TapeNode *)(void *)history;
-    first->next = NULL;
+void tape_free(TapeNode *first) {
     while (first) {
         TapeNode *node = first;
         first = node->next;
         for (int i = 0; i < node->saves; i++)
             if (node->saved[i].storage) storage_release(node->saved[i].storage);
-        for (int i = 0; i < node->count; i++) {
-            TapeNode *producer = node->producer[i];
-            if (!producer || !is_last(producer)) continue;
-            producer->next = first;
-            first = producer;
-        }
+        for (int i = 0; i < node->count; i++) first = tape_drop(node->producer[i], first);
+        first = checkpoint_drop_node(node, first);
         if (node->op == OP_none) atomic_fetch_sub(&leaves, 1);
         if (node->entry) eager_release(node->entry);
         if (node->steps) node->steps->free(node->state);
@@ -47,6 +47,12 @@ static void free_nodes(History *history) {
         hooks_free(node);
         memory_free(node);
     }
+}
+
+static void free_history(History *history) {
+    TapeNode *node = (TapeNode *)(void *)history;
+    node->next = NULL;
+    tape_free(node);
 }
 
 TapeNode *tape_node_new(TapeKind kind, Op op, int count, const Meta *meta) {
@@ -60,7 +66,7 @@ TapeNode *tape_node_new(TapeKind kind, Op op, int count, const Meta *meta) {
         return NULL;
     }
     atomic_init(&node->history.references, 1);
-    node->history.free = free_nodes;
+    node->history.free = free_history;
     node->kind = kind;
     node->op = op;
     node->count = count;
@@ -107,13 +113,6 @@ bool tape_takes(Op op, const Attrs *attrs) {
     return false;
 }
 
-static void save(Saved *saved, const Tensor *x) {
-    saved->storage = storage_retain(x->storage);
-    saved->version = atomic_load_explicit(&x->storage->version, memory_order_relaxed);
-    saved->offset = x->offset;
-    memcpy(saved->stride, x->stride, sizeof saved->stride);
-}
-
 static EagerEntry *gradient_of(Op op, const cb_operand *input, int count, const Attrs *attrs,
                                GradientNeeds *needs) {
     unsigned wanted = 0;
@@ -131,33 +130,50 @@ bool tape_follows_result(Op op, const cb_operand *input, int count, const Attrs 
     return needs.followed;
 }
 
+static TapeNode *node_of(Op op, const cb_operand *input, int count, const Attrs *attrs,
+                         const Meta *meta, GradientNeeds needs) {
+    TapeNode *node = tape_node_new(TAPE_OP, op, count, meta);
+    if (!node) return NULL;
+    node->needs = needs;
+    if (attrs) memcpy(node->word, attrs->word, sizeof(int64_t) * op_info(op)->word_count);
+    for (int i = 0; i < count; i++) {
+        Saved *saved = &node->saved[i];
+        Tensor *x = input[i].kind == CB_OPERAND_TENSOR ? input[i].tensor : NULL;
+        if (!x) saved->number = input[i];
+        if (x) saved->meta = tensor_meta(x);
+        if (x && needs.read >> i & 1) checkpoint_save(saved, x);
+        if (needs.produced >> i & 1) node->producer[i] = tape_retain(tape_node(x));
+    }
+    if (checkpoint_add(node)) return node;
+    tape_free(tape_drop(node, NULL));
+    return NULL;
+}
+
+/* The node of an op, held: of an earlier run of what computes it, or a new one. NULL with an
+ * error. */
+static TapeNode *node_for(Op op, const cb_operand *input, int count, const Attrs *attrs,
+                          const Meta *meta, GradientNeeds needs) {
+    TapeNode *node;
+    if (!checkpoint_meet(op, meta, &node)) return NULL;
+    if (!node) return node_of(op, input, count, attrs, meta, needs);
+    return checkpoint_take(node, input, attrs) ? tape_retain(node) : NULL;
+}
+
 Tensor *tape_record(Tensor *y, Op op, const cb_operand *input, int count, const Attrs *attrs) {
     GradientNeeds needs;
     if (!y || !dtype_is_float(y->dtype) || op == OP_detach) return y;
     EagerEntry *entry = gradient_of(op, input, count, attrs, &needs);
-    if (entry && !needs.followed) { /* rand_like, and others of an operand's sizes alone */
-        eager_release(entry);
-        return y;
-    }
+    bool follows = !entry || needs.followed; /* not rand_like, and others of sizes alone */
     Meta meta = tensor_meta(y);
-    TapeNode *node = entry ? tape_node_new(TAPE_OP, op, count, &meta) : NULL;
-    if (!node) {
-        if (entry) eager_release(entry);
-        tensor_destroy(y);
-        return NULL;
-    }
-    node->entry = entry;
-    node->needs = needs;
-    if (attrs) memcpy(node->word, attrs->word, sizeof(int64_t) * op_info(op)->word_count);
-    for (int i = 0; i < count; i++) {
-        Tensor *x = input[i].kind == CB_OPERAND_TENSOR ? input[i].tensor : NULL;
-        if (!x) node->saved[i].number = input[i];
-        if (x) node->saved[i].meta = tensor_meta(x);
-        if (x && needs.read >> i & 1) save(&node->saved[i], x);
-        if (needs.produced >> i & 1) node->producer[i] = tape_retain(tape_node(x));
-    }
-    y->history = &node->history;
-    return y;
+    TapeNode *node = entry && follows ? node_for(op, input, count, attrs, &meta, needs) : NULL;
+    if (node && !node->entry)
+        node->entry = entry;
+    else if (entry)
+        eager_release(entry);
+    if (node) y->history = &node->history;
+    if (node || !follows) return y;
+    tensor_destroy(y);
+    return NULL;
 }
 
 /* As the expansion has it (graph/expand/expand.c), with the same numbers. */

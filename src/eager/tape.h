@@ -28,6 +28,7 @@ typedef struct TogetherSteps {
      * scope; NULL: none. False with an error. */
     bool (*go_back)(void *state, Tensor *const *given, Tensor **out);
     bool (*is_behind)(const void *state, int k, int before); /* result k, of this other one */
+    void (*forget)(void *state); /* what gradients read: they are gone back over no more with it */
     void (*free)(void *state);
 } TogetherSteps;
 /* Of result k, in sets of them; from the 63rd on all are one, which stands for any. */
@@ -77,5 +78,13 @@ static inline HistoryKind tape_kind(const Tensor *x, bool wanted) {
     if (!wanted || !x->history) return HISTORY_NONE;
     return tape_gradient(x) && !tape_is_hooked(x) ? HISTORY_OF_LEAF : HISTORY_FOREIGN;
 }
+
+/* For the thread's checkpoint, where it has one (checkpoint.h). An op reads x: false with an error.
+ * What was read of x does not count. A write to what was there before the function ran again is
+ * not done twice: may it be done? It runs again: what it does besides was done. */
+bool checkpoint_reads(const Tensor *x);
+void checkpoint_reads_not(const Tensor *x);
+bool checkpoint_writes(const Storage *storage);
+bool checkpoint_is_again(void);
 
 #endif

@@ -5,8 +5,10 @@
 #include "eager/eager.h"
 #include "eager/tape.h"
 
+typedef struct Checkpoint Checkpoint;
 typedef struct Saved { /* an operand that the gradient reads */
-    Storage *storage;  /* NULL: it does not */
+    Storage *storage;  /* NULL: it does not, or it is to be computed again */
+    Checkpoint *owner; /* NULL: it is kept; by what it is computed again. Held by the node's */
     uint64_t version;
     Meta meta;
     int64_t offset, stride[CB_MAX_RANK];
@@ -31,11 +33,14 @@ struct TapeNode {
     int hooks;        /* so many there were */
     Meta meta;        /* of the result, or the leaf */
     bool ended;       /* a leaf that is none any more */
+    bool forgotten;   /* of several results: what their gradients read is to be computed again */
     bool promised;    /* no leaf: what it was computed from is not known (tape_promise) */
     int count;
     TapeNode **producer; /* by operand: NULL: it needs no gradient. Behind saved */
     TapeNode *next;      /* among those that are being freed */
     int64_t *word;       /* attributes, behind producer */
+    Checkpoint *checkpoint; /* held: it was recorded in its first run; NULL: in none */
+    int place;              /* there */
     int part;            /* of a part: which result it is */
     uint64_t hooked;     /* of what computed several: which have had hooks (tape_part_bit) */
     const TogetherSteps *steps; /* of what computed several, for which `state` is theirs */
@@ -55,6 +60,25 @@ static inline TapeNode *tape_retain(TapeNode *node) {
  * with an error. */
 Tensor *hooks_call(const TapeNode *node, Tensor *g, bool graph);
 void hooks_free(TapeNode *node);
+
+/* checkpoint.c. The thread's checkpoint, if it has one, hears of what is recorded: in its first run
+ * of a node that was made, and in another one of what would be, where *known is what the first run
+ * has made for it; NULL: make one. False with an error. */
+bool checkpoint_meet(Op op, const Meta *meta, TapeNode **known);
+bool checkpoint_add(TapeNode *node);
+/* Of an op that was met: it does the same as before, and what it reads is saved, where that is
+ * asked for. False with an error. */
+bool checkpoint_take(TapeNode *known, const cb_operand *input, const Attrs *attrs);
+/* The error that another one was met, which is the same but for how. */
+void checkpoint_differs(const TapeNode *known, const char *how);
+/* A node is freed: it is no record any more. What it held its own by is no more held; nodes that
+ * nobody holds then come before `first`. */
+TapeNode *checkpoint_drop_node(TapeNode *node, TapeNode *first);
+
+/* tape.c. Frees such a list. */
+void tape_free(TapeNode *first);
+/* The node before `first` where nobody else holds it. */
+TapeNode *tape_drop(TapeNode *node, TapeNode *first);
 
 /* Of op's result, or of a leaf (OP_none, no operands). NULL with an error: no memory. */
 TapeNode *tape_node_new(TapeKind kind, Op op, int count, const Meta *meta);

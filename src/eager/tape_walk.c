@@ -8,8 +8,8 @@
 #include "base/map.h"
 #include "eager/anomaly.h"
 #include "eager/apply.h"
+#include "eager/checkpoint.h"
 #include "eager/eager.h"
-#include "eager/tape_node.h"
 #include "graph/grad/grad.h"
 
 #include <string.h>
@@ -29,6 +29,7 @@ typedef struct TapeWalk {
     bool graph;               /* what comes out has a history */
     Map seen;                 /* node -> its number in order */
     TapeVisit *order, *stack; /* vecs; order: operands before results */
+    Checkpoint *filled;       /* a list: whose functions ran again on the way */
 } TapeWalk;
 
 static int number_of(const TapeWalk *walk, const TapeNode *node) {
@@ -239,7 +240,7 @@ static bool step_together(TapeWalk *walk, const TapeVisit *visit) {
     return true;
 }
 
-static bool step(TapeWalk *walk, const TapeVisit *visit) {
+static bool step_kind(TapeWalk *walk, const TapeVisit *visit) {
     switch (visit->node->kind) {
     case TAPE_PART:
         return step_part(walk, visit);
@@ -248,6 +249,14 @@ static bool step(TapeWalk *walk, const TapeVisit *visit) {
     default:
         return step_op(walk, visit);
     }
+}
+
+static bool step(TapeWalk *walk, const TapeVisit *visit) {
+    TapeNode *node = visit->node;
+    if (!node->checkpoint) return step_kind(walk, visit);
+    bool done = checkpoint_restore(node, &walk->filled) && step_kind(walk, visit);
+    checkpoint_pass(node);
+    return done;
 }
 
 /* A tensor that outlives the walk, and shares its elements with nobody. */
@@ -260,7 +269,7 @@ static Tensor *kept(const TapeWalk *walk, Tensor *g) {
 }
 
 static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
-    if (leaf->ended) return true;
+    if (leaf->ended || checkpoint_is_again()) return true;
     if (!leaf->gradient) {
         leaf_take(&leaf->gradient, kept(walk, g));
         return leaf->gradient;
@@ -367,6 +376,7 @@ static bool go_back(const GoingBack *back, Tensor **out) {
     Tensor *g = seed(back);
     TapeWalk walk = {.arena = arena, .graph = back->graph};
     bool done = g && walk_back(&walk, tape_node(back->y), g, back, out);
+    checkpoint_leave(walk.filled);
     arena_free(arena);
     return done;
 }

@@ -6,22 +6,56 @@
  * In: the histories of what it was computed from. Out: one for each result. */
 #include "eager/tape_node.h"
 
-History *tape_together(const TogetherSteps *steps, void *state, Tensor *const *source, int count) {
+static bool read_sources(Tensor *const *source, int count) {
+    for (int i = 0; i < count; i++)
+        if (!checkpoint_reads(source[i])) return false;
+    return true;
+}
+
+static bool is_same(const TapeNode *node, const TogetherSteps *steps, Tensor *const *source,
+                    int count) {
+    bool same = node->steps == steps && node->count == count;
+    for (int i = 0; i < count && same; i++) same = node->producer[i] == tape_node(source[i]);
+    return same;
+}
+
+static TapeNode *node_of(Tensor *const *source, int count) {
     TapeNode *node = tape_node_new(TAPE_TOGETHER, OP_backward, count, &(Meta){.rank = 0});
     if (!node) return NULL;
     for (int i = 0; i < count; i++) node->producer[i] = tape_retain(tape_node(source[i]));
+    if (read_sources(source, count) && checkpoint_add(node)) return node;
+    history_release(&node->history);
+    return NULL;
+}
+
+History *tape_together(const TogetherSteps *steps, void *state, Tensor *const *source, int count) {
+    TapeNode *node;
+    if (!checkpoint_meet(OP_backward, &(Meta){.rank = 0}, &node)) return NULL;
+    bool known = node, same = known && is_same(node, steps, source, count);
+    if (known && !same) checkpoint_differs(node, "of other tensors");
+    if (known) node = same ? tape_retain(node) : NULL;
+    if (!known) node = node_of(source, count);
+    if (!node) return NULL;
+    if (known) steps->free(node->state);
     node->steps = steps;
     node->state = state;
+    node->forgotten = false;
     return &node->history;
 }
 
 History *tape_part(History *together, int k, const Meta *meta, Op op, Site site) {
-    TapeNode *node = tape_node_new(TAPE_PART, op, 1, meta);
+    TapeNode *node, *whole = (TapeNode *)(void *)together;
+    if (!checkpoint_meet(op, meta, &node)) return NULL;
+    bool same = node && node->kind == TAPE_PART && node->producer[0] == whole && node->part == k;
+    if (node && !same) checkpoint_differs(node, "of another function");
+    if (node) return same ? &tape_retain(node)->history : NULL;
+    node = tape_node_new(TAPE_PART, op, 1, meta);
     if (!node) return NULL;
-    TapeNode *whole = (TapeNode *)(void *)together;
     node->producer[0] = tape_retain(whole);
     node->part = k;
     node->site = site;
     if (whole->part < k) whole->part = k; /* the last one that there is */
-    return &node->history;
+    if (checkpoint_add(node)) return &node->history;
+    history_release(&node->history);
+    return NULL;
 }

@@ -18,6 +18,10 @@ static struct { _Atomic int64_t seed, offset; } state = {DEFAULT_SEED, 0};
 
 void cb_manual_seed(uint64_t seed) {
     if (!tracer_may_change("the seed", CHANGES_DRAWS)) return;
+    if (thread_state.random) { /* what seeds itself does so again */
+        *thread_state.random = (RandomState){(int64_t)seed, 0};
+        return;
+    }
     atomic_store(&state.seed, (int64_t)seed);
     atomic_store(&state.offset, 0);
 }

@@ -152,6 +152,11 @@ uint64_t serial_next(void) {
     return t->serial++;
 }
 
+uint64_t serial_above(void) {
+    thread_state.serial = thread_state.serial_end;
+    return serial_next();
+}
+
 Tracer *tracer_current(void) {
     ThreadState *t = &thread_state;
     if (t->frame) thread_now();
@@ -203,6 +208,16 @@ bool grad_mode(void) { return thread_state.no_grad == 0; }
 int no_grad_set(int scopes) {
     int before = thread_state.no_grad;
     thread_state.no_grad = scopes;
+    return before;
+}
+
+struct Checkpoint *checkpoint_current(void) {
+    return thread_state.checkpoint;
+}
+
+struct Checkpoint *checkpoint_set(struct Checkpoint *checkpoint) {
+    struct Checkpoint *before = thread_state.checkpoint;
+    thread_state.checkpoint = checkpoint;
     return before;
 }
 

@@ -64,6 +64,7 @@ struct ThreadState {
     const char *writes;          /* what the user calls the write in place; NULL: assign */
     int disabled;                /* scopes of cb_disable_open */
     int no_grad;                 /* scopes of cb_no_grad_open */
+    struct Checkpoint *checkpoint; /* whose function runs; NULL: none */
     struct RandomState *random;  /* what draws are taken from; NULL: the process's (random.c) */
     int64_t drawn;               /* how many draws it has taken, ever */
     int unopened;                /* scopes that cb_scope_open had no memory for */

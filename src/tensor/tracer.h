@@ -102,6 +102,11 @@ bool tracer_disabled(void);  /* in a scope of cb_disable_open */
 bool grad_mode(void);        /* outside of every cb_no_grad_open */
 int no_grad_set(int scopes); /* so many are open; returns how many were */
 uint64_t serial_next(void);  /* unique numbers for traces and storages */
+uint64_t serial_above(void); /* one that is higher than any number that a thread was given so far */
+
+/* The checkpoint whose function the thread runs (eager/checkpoint.h), or NULL. */
+struct Checkpoint *checkpoint_current(void);
+struct Checkpoint *checkpoint_set(struct Checkpoint *checkpoint); /* returns the one before */
 
 /* The dtype that autocast computes in, CB_SAME: off. Sets it without a scope; returns the one
  * before. For what works on op calls that are converted already. */

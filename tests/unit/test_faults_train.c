@@ -44,6 +44,27 @@ static void second_order(void) {
     if (loss && cb_grad(loss, NULL, &a, 1, &product) == CB_OK) take(product);
 }
 
+/* Two functions within one, which run again for the gradients; `user` is the weight. */
+static int part(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count;
+    cb_tensor *h = cb_softmax(cb_matmul(x[0], (cb_tensor *)user), 1);
+    y[0] = cb_mul(cb_dropout(h, 0.25, true), cb_exp(h));
+    return y[0] ? 1 : -1;
+}
+static int both_parts(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    cb_tensor *h = cb_checkpoint(part, user, x, count);
+    h = h ? cb_exp(h) : NULL;
+    y[0] = h ? cb_checkpoint(part, user, &h, 1) : NULL;
+    return y[0] ? 1 : -1;
+}
+static void recomputed(void) {
+    cb_manual_seed(5);
+    cb_tensor *a = leaf(4, 4), *x = ramp(3, 4);
+    cb_tensor *y = a && x ? cb_checkpoint(both_parts, a, &x, 1) : NULL;
+    for (int i = 0; y && i < 2; i++)
+        if (cb_backward(cb_sum(cb_mul(y, y)), NULL) == CB_OK) take(cb_tensor_grad(a));
+}
+
 static cb_tensor *compiled_weight;
 static cb_tensor *forward(cb_tensor *x) {
     return cb_dropout(cb_softmax(cb_matmul(x, compiled_weight), 1), 0.5, true);
@@ -198,6 +219,8 @@ int main(void) {
         SCENARIO(tape),
         SCENARIO(second_order),
         FEW_TENSORS(second_order),
+        SCENARIO(recomputed),
+        FEW_TENSORS(recomputed),
         SCENARIO(joint),
         FEW_TENSORS(joint),
         SCENARIO(joint_of_segments),

@@ -1,0 +1,367 @@
+/* What a checkpoint has recorded, and how the function's next run is held against it.
+ *
+ *     y = checkpoint(f, x)       f: h = exp(x); y = h * h
+ *     record                     0: exp, saves x, which is kept; 1: mul, saves h, which was born in
+ *                                the run: its place in node 1 is empty once f has returned
+ *     a gradient comes to y      f runs again on x: exp is record 0, mul is record 1, whose places
+ *                                take the h of this run; it goes back by the nodes of the first run
+ *
+ * Nodes are made once: in a run that is not the first, what an op computes has the history that the
+ * first run gave it. So leaves, hooks and gradients by what is on the way are as without a
+ * checkpoint, and a function that does something else is found at the first op that differs. */
+#include "eager/checkpoint.h"
+
+#include "base/memory.h"
+#include "op/custom.h"
+#include "tensor/tracer.h"
+
+#include <string.h>
+
+/* ---- lifetime ------------------------------------------------------------------------------- */
+
+Checkpoint *checkpoint_new(int inputs) {
+    size_t bytes = sizeof(Checkpoint) + sizeof(CheckpointInput) * (size_t)inputs;
+    Checkpoint *checkpoint = memory_zalloc(bytes);
+    if (!checkpoint) {
+        fail_memory(bytes);
+        return NULL;
+    }
+    atomic_init(&checkpoint->references, 1);
+    checkpoint->site = site_current();
+    checkpoint->input_count = inputs;
+    return checkpoint;
+}
+
+Checkpoint *checkpoint_retain(Checkpoint *checkpoint) {
+    atomic_fetch_add_explicit(&checkpoint->references, 1, memory_order_relaxed);
+    return checkpoint;
+}
+
+/* Nodes that nobody holds any more come before `first`. */
+static TapeNode *drop(Checkpoint *checkpoint, TapeNode *first) {
+    while (checkpoint &&
+           atomic_fetch_sub_explicit(&checkpoint->references, 1, memory_order_acq_rel) == 1) {
+        Checkpoint *outer = checkpoint->outer;
+        for (int i = 0; i < checkpoint->input_count; i++) {
+            CheckpointInput *input = &checkpoint->input[i];
+            if (input->saved.storage) storage_release(input->saved.storage);
+            if (input->node) first = tape_drop(input->node, first);
+        }
+        for (int i = 0; i < checkpoint->read_count; i++)
+            storage_release(checkpoint->read[i].storage);
+        if (outer) outer->record[checkpoint->place].inner = NULL;
+        memory_free(checkpoint->record);
+        memory_free(checkpoint->read);
+        memory_free(checkpoint);
+        checkpoint = outer;
+    }
+    return first;
+}
+
+TapeNode *checkpoint_drop_node(TapeNode *node, TapeNode *first) {
+    if (!node->checkpoint) return first;
+    node->checkpoint->record[node->place].node = NULL;
+    return drop(node->checkpoint, first);
+}
+
+void checkpoint_release(Checkpoint *checkpoint) {
+    TapeNode *first = drop(checkpoint, NULL);
+    if (first) tape_free(first);
+}
+
+/* Room for one more in a list; NULL with an error. */
+static void *grow(void *list, int count, int *capacity, size_t bytes) {
+    if (count < *capacity) return list;
+    int more = *capacity ? 2 * *capacity : 16;
+    void *grown = memory_resize(list, bytes * (size_t)more);
+    if (grown)
+        *capacity = more;
+    else
+        fail_memory(bytes * (size_t)more);
+    return grown;
+}
+
+/* ---- the first run --------------------------------------------------------------------------- */
+
+static CheckpointRecord *add_record(Checkpoint *checkpoint) {
+    CheckpointRecord *grown = grow(checkpoint->record, checkpoint->record_count,
+                                   &checkpoint->record_capacity, sizeof *grown);
+    if (!grown) return NULL;
+    checkpoint->record = grown;
+    return &grown[checkpoint->record_count++];
+}
+
+bool checkpoint_add(TapeNode *node) {
+    Checkpoint *checkpoint = checkpoint_current();
+    if (!checkpoint || checkpoint->again) return true;
+    CheckpointRecord *record = add_record(checkpoint);
+    if (!record) return false;
+    *record = (CheckpointRecord){node, NULL, node->op, node->meta, node->site};
+    for (int i = 0; i < node->saves; i++)
+        if (node->saved[i].storage) node->saved[i].owner = checkpoint_of(node->saved[i].storage);
+    node->checkpoint = checkpoint_retain(checkpoint);
+    node->place = checkpoint->record_count - 1;
+    return true;
+}
+
+bool checkpoint_nest(Checkpoint *outer, Checkpoint *inner) {
+    CheckpointRecord *record = add_record(outer);
+    if (!record) return false;
+    *record = (CheckpointRecord){.inner = inner, .op = OP_none, .site = inner->site};
+    inner->outer = checkpoint_retain(outer);
+    inner->place = outer->record_count - 1;
+    return true;
+}
+
+Checkpoint *checkpoint_of(const Storage *storage) {
+    Checkpoint *checkpoint = checkpoint_current();
+    while (checkpoint && storage->serial < checkpoint->born) checkpoint = checkpoint->outer;
+    return checkpoint;
+}
+
+void checkpoint_save(Saved *saved, const Tensor *x) {
+    saved->storage = storage_retain(x->storage);
+    saved->version = storage_version(x->storage);
+    saved->offset = x->offset;
+    memcpy(saved->stride, x->stride, sizeof saved->stride);
+}
+
+/* ---- what is read ---------------------------------------------------------------------------- */
+
+static CheckpointRead *find_read(const Checkpoint *checkpoint, const Storage *storage) {
+    for (int i = checkpoint->read_count - 1; i >= 0; i--)
+        if (checkpoint->read[i].storage == storage) return &checkpoint->read[i];
+    return NULL;
+}
+
+static bool add_read(Checkpoint *checkpoint, Storage *storage) {
+    CheckpointRead *read = find_read(checkpoint, storage), *grown;
+    if (read) {
+        read->changed |= read->version != storage_version(storage);
+        return true;
+    }
+    grown =
+        grow(checkpoint->read, checkpoint->read_count, &checkpoint->read_capacity, sizeof *grown);
+    if (!grown) return false;
+    checkpoint->read = grown;
+    grown[checkpoint->read_count++] = (CheckpointRead){.storage = storage_retain(storage),
+                                                       .version = storage_version(storage),
+                                                       .site = site_current()};
+    return true;
+}
+
+bool checkpoint_reads(const Tensor *x) {
+    Checkpoint *checkpoint = checkpoint_current();
+    if (!checkpoint || !x->storage || checkpoint_of(x->storage)) return true;
+    for (; checkpoint && !checkpoint->again; checkpoint = checkpoint->outer)
+        if (!add_read(checkpoint, x->storage)) return false;
+    return true;
+}
+
+void checkpoint_reads_not(const Tensor *x) {
+    for (Checkpoint *c = checkpoint_current(); c; c = c->outer) {
+        CheckpointRead *read = find_read(c, x->storage);
+        if (!read) continue;
+        storage_release(read->storage);
+        *read = c->read[--c->read_count];
+    }
+}
+
+static void fail_changed(const Checkpoint *checkpoint, const CheckpointRead *read) {
+    char of[64], by[64], what[32] = "a tensor from outside";
+    site_format(checkpoint->site, of, sizeof of);
+    site_format(read->site, by, sizeof by);
+    for (int i = 0; i < checkpoint->input_count; i++)
+        if (checkpoint->input[i].saved.storage == read->storage)
+            snprintf(what, sizeof what, "input %d", i);
+    fail(CB_ERR_ARGUMENT,
+         "backward: %s, which the function of the checkpoint at %s reads at %s, was modified in "
+         "place since, and it is to run again with the elements as they were",
+         what, of, by);
+}
+
+bool checkpoint_reads_hold(const Checkpoint *checkpoint) {
+    for (int i = 0; i < checkpoint->read_count; i++) {
+        const CheckpointRead *read = &checkpoint->read[i];
+        if (!read->changed && storage_version(read->storage) == read->version) continue;
+        fail_changed(checkpoint, read);
+        return false;
+    }
+    return true;
+}
+
+bool checkpoint_writes(const Storage *storage) {
+    const Checkpoint *again = NULL;
+    for (const Checkpoint *c = checkpoint_current(); c; c = c->outer)
+        if (c->again) again = c;
+    return !again || storage->serial >= again->born;
+}
+
+bool checkpoint_is_again(void) {
+    const Checkpoint *checkpoint = checkpoint_current();
+    while (checkpoint && !checkpoint->again) checkpoint = checkpoint->outer;
+    return checkpoint;
+}
+
+/* ---- another run ----------------------------------------------------------------------------- */
+
+static void describe(Op op, const Meta *meta, Site site, char *out, size_t bytes) {
+    char of[128], line[64];
+    meta_format(meta, of, sizeof of);
+    site_format(site, line, sizeof line);
+    if (op == OP_none)
+        snprintf(out, bytes, "a checkpoint (%s)", line);
+    else
+        snprintf(out, bytes, "%s to %s (%s)", op_info(op)->name, of, line);
+}
+
+/* The record that comes now is not that; NULL: the function has returned. False. */
+static bool does_else(const Checkpoint *checkpoint, int at, const char *now) {
+    char line[64], first[256] = "nothing more";
+    site_format(checkpoint->site, line, sizeof line);
+    if (at < checkpoint->record_count) {
+        const CheckpointRecord *record = &checkpoint->record[at];
+        describe(record->op, &record->meta, record->site, first, sizeof first);
+    }
+    fail(CB_ERR_ARGUMENT,
+         "backward: the function of the checkpoint at %s does something else when it runs again: "
+         "%s, where its first run did %s",
+         line, now, first);
+    return false;
+}
+
+static bool is_like(const CheckpointRecord *record, Op op, const Meta *meta) {
+    const Meta *first = &record->meta;
+    return record->op == op && first->dtype == meta->dtype && first->rank == meta->rank &&
+           !memcmp(first->size, meta->size, sizeof *meta->size * meta->rank);
+}
+
+bool checkpoint_meet(Op op, const Meta *meta, TapeNode **known) {
+    Checkpoint *checkpoint = checkpoint_current();
+    *known = NULL;
+    if (!checkpoint || !checkpoint->again) return true;
+    const CheckpointRecord *record = &checkpoint->record[checkpoint->at];
+    bool over = checkpoint->at == checkpoint->record_count;
+    if (!over && record->op != OP_none && is_like(record, op, meta)) {
+        *known = record->node;
+        checkpoint->at++;
+        return true;
+    }
+    char now[256];
+    describe(op, meta, site_current(), now, sizeof now);
+    return does_else(checkpoint, checkpoint->at, now);
+}
+
+static bool is_same_call(const Checkpoint *inner, cb_function_n *function, Tensor *const *x,
+                         int count) {
+    bool same = inner->function == function && inner->input_count == count;
+    for (int i = 0; i < count && same; i++) {
+        const Meta now = tensor_meta(x[i]), *first = &inner->input[i].saved.meta;
+        same = now.dtype == first->dtype && now.rank == first->rank &&
+               !memcmp(now.size, first->size, sizeof *now.size * now.rank) &&
+               (x[i]->history ? tape_node(x[i]) : NULL) == inner->input[i].node;
+    }
+    return same;
+}
+
+bool checkpoint_meet_inner(Checkpoint *outer, cb_function_n *function, Tensor *const *x, int count,
+                           Checkpoint **inner) {
+    bool over = outer->at == outer->record_count;
+    const CheckpointRecord *record = over ? NULL : &outer->record[outer->at];
+    *inner = record ? record->inner : NULL;
+    if (record && record->op == OP_none && (!*inner || is_same_call(*inner, function, x, count))) {
+        outer->at++;
+        return true;
+    }
+    char now[256];
+    describe(OP_none, &(Meta){.rank = 0}, site_current(), now, sizeof now);
+    return does_else(outer, outer->at, *inner ? "another checkpoint" : now);
+}
+
+bool checkpoint_is_over(const Checkpoint *checkpoint) {
+    return checkpoint->at == checkpoint->record_count ||
+           does_else(checkpoint, checkpoint->at, "it returns");
+}
+
+void checkpoint_differs(const TapeNode *known, const char *how) {
+    const Checkpoint *checkpoint = checkpoint_current();
+    char now[256];
+    describe(known->op, &known->meta, site_current(), now, sizeof now);
+    snprintf(now + strlen(now), sizeof now - strlen(now), " %s", how);
+    does_else(checkpoint, checkpoint->at - 1, now);
+}
+
+static bool is_same_number(const cb_operand *a, const cb_operand *b) {
+    return a->kind == b->kind &&
+           (a->kind == CB_OPERAND_TENSOR || !memcmp(&a->f, &b->f, sizeof a->f));
+}
+
+static bool is_same(const TapeNode *node, const cb_operand *input, const Attrs *attrs) {
+    if (node->kind != TAPE_OP) return false;
+    size_t words = attrs ? sizeof *node->word * op_info(node->op)->word_count : 0;
+    if (words && memcmp(node->word, attrs->word, words) != 0) return false;
+    for (int i = 0; i < node->count; i++) {
+        const Tensor *x = input[i].kind == CB_OPERAND_TENSOR ? input[i].tensor : NULL;
+        const Saved *saved = &node->saved[i];
+        if (!x && !is_same_number(&saved->number, &input[i])) return false;
+        if (x && (saved->number.kind != CB_OPERAND_TENSOR || x->rank != saved->meta.rank ||
+                  memcmp(x->size, saved->meta.size, sizeof *x->size * x->rank) != 0))
+            return false;
+        if (node->producer[i] && node->producer[i] != tape_node(x)) return false;
+    }
+    return true;
+}
+
+bool checkpoint_take(TapeNode *known, const cb_operand *input, const Attrs *attrs) {
+    if (!is_same(known, input, attrs)) {
+        checkpoint_differs(known, "of other operands or attributes");
+        return false;
+    }
+    for (int i = 0; i < known->count; i++) {
+        Saved *saved = &known->saved[i];
+        if (!saved->owner || !saved->owner->filling || saved->storage) continue;
+        checkpoint_save(saved, input[i].tensor);
+    }
+    return true;
+}
+
+/* ---- letting go ------------------------------------------------------------------------------ */
+
+static bool is_filled(const Saved *saved) { return saved->owner && saved->owner->filled; }
+
+static void let_go(Saved *saved) {
+    if (saved->storage) storage_release(saved->storage);
+    saved->storage = NULL;
+}
+
+static void forget_node(TapeNode *node, const Checkpoint *owner) {
+    for (int i = 0; i < node->saves; i++)
+        if (node->saved[i].owner == owner) let_go(&node->saved[i]);
+    if (node->kind != TAPE_TOGETHER || node->checkpoint != owner || node->forgotten) return;
+    node->steps->forget(node->state);
+    node->forgotten = true;
+}
+
+static void forget_within(Checkpoint *checkpoint, const Checkpoint *owner) {
+    for (int i = 0; i < checkpoint->input_count; i++)
+        if (checkpoint->input[i].saved.owner == owner) let_go(&checkpoint->input[i].saved);
+    for (int i = 0; i < checkpoint->record_count; i++) {
+        const CheckpointRecord *record = &checkpoint->record[i];
+        if (record->node) forget_node(record->node, owner);
+        if (record->inner) forget_within(record->inner, owner);
+    }
+}
+
+void checkpoint_forget(Checkpoint *checkpoint) { forget_within(checkpoint, checkpoint); }
+
+void checkpoint_pass_inputs(Checkpoint *checkpoint) {
+    for (int i = 0; i < checkpoint->input_count; i++)
+        if (is_filled(&checkpoint->input[i].saved)) let_go(&checkpoint->input[i].saved);
+}
+
+void checkpoint_pass(TapeNode *node) {
+    for (int i = 0; i < node->saves; i++)
+        if (is_filled(&node->saved[i])) let_go(&node->saved[i]);
+    bool several = node->kind == TAPE_TOGETHER && node->checkpoint;
+    if (several && node->checkpoint->filled) forget_node(node, node->checkpoint);
+}

@@ -1,0 +1,90 @@
+/* Checkpointed functions on the tape: what their ops save is not kept, and computed again by the
+ * function when gradients come (checkpoint.c has what was recorded, again.c the runs). */
+#ifndef CARBIDE_EAGER_CHECKPOINT_H
+#define CARBIDE_EAGER_CHECKPOINT_H
+
+#include "eager/tape_node.h"
+#include "tensor/random.h"
+
+/* What the first run recorded, in order: an op, results that were computed together or one of them,
+ * or a checkpoint of its own. Its node, or that one, is not held, and NULL once nobody needs it. */
+typedef struct CheckpointRecord {
+    TapeNode *node;
+    Checkpoint *inner;
+    Op op; /* OP_none: a checkpoint */
+    Meta meta;
+    Site site;
+} CheckpointRecord;
+
+typedef struct CheckpointInput {
+    TapeNode *node; /* its history, held, or NULL */
+    Saved saved;
+} CheckpointInput;
+
+/* What its ops read of what was there before: held, with the version that it had. */
+typedef struct CheckpointRead {
+    Storage *storage;
+    uint64_t version;
+    Site site;
+    bool changed; /* it was read with several */
+} CheckpointRead;
+
+/* Held by the nodes that were recorded in it, and by the checkpoints within. */
+struct Checkpoint {
+    _Atomic int references;
+    Checkpoint *outer; /* held: that it is a record of, or NULL */
+    int place;         /* there */
+    cb_function_n *function;
+    void *user;
+    Site site;
+    cb_dtype lower;     /* of autocast */
+    RandomState random; /* that its first draw took */
+    uint64_t born;      /* storages of this or a higher serial are of the run that goes on */
+    bool again;         /* its function runs once more */
+    bool filling;       /* so that what was saved of its storages is there again */
+    bool filled;        /* it is, for a walk back */
+    int at;             /* records that have been met */
+    int record_count, record_capacity, read_count, read_capacity;
+    CheckpointRecord *record;
+    CheckpointRead *read;
+    Checkpoint *next; /* among those that a walk has filled */
+    int input_count;
+    CheckpointInput input[];
+};
+
+/* ---- checkpoint.c ---- */
+
+/* NULL with an error: no memory. */
+Checkpoint *checkpoint_new(int inputs);
+Checkpoint *checkpoint_retain(Checkpoint *checkpoint);
+void checkpoint_release(Checkpoint *checkpoint);
+/* A line of the outer one's records; false with an error. */
+bool checkpoint_nest(Checkpoint *outer, Checkpoint *inner);
+/* The next record is a checkpoint of that function. *inner: it, NULL where it is gone. False with
+ * an error. */
+bool checkpoint_meet_inner(Checkpoint *outer, cb_function_n *function, Tensor *const *x, int count,
+                           Checkpoint **inner);
+/* All records have been met; false with an error. */
+bool checkpoint_is_over(const Checkpoint *checkpoint);
+/* What was saved of the storages of its runs is let go. */
+void checkpoint_forget(Checkpoint *checkpoint);
+/* It has run again: what it took of the insides of others is let go. */
+void checkpoint_pass_inputs(Checkpoint *checkpoint);
+/* What the checkpoint's ops read is as it was; false with an error. */
+bool checkpoint_reads_hold(const Checkpoint *checkpoint);
+/* The checkpoint in whose run the storage was made, of the one that runs and those around it, or
+ * NULL. */
+Checkpoint *checkpoint_of(const Storage *storage);
+void checkpoint_save(Saved *saved, const Tensor *x);
+
+/* ---- again.c ---- */
+
+/* What the node reads is there: functions run again for it. They are listed in *filled. False with
+ * an error. */
+bool checkpoint_restore(const TapeNode *node, Checkpoint **filled);
+/* The node was gone over. */
+void checkpoint_pass(TapeNode *node);
+/* The walk is over. */
+void checkpoint_leave(Checkpoint *filled);
+
+#endif

@@ -1,0 +1,412 @@
+/* cb_checkpoint: programs with it and with plain calls in its place, whose values, gradients and
+ * draws are the same bits; what is kept meanwhile, and what is refused. */
+#include "fixture.h"
+
+#define TEST(function)                                                                             \
+    cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
+
+enum { ROWS = 8, WIDTH = 16, LAYERS = 4, MOST = 12, ELEMENTS = 4096 };
+
+static bool plainly;               /* without checkpoints */
+static cb_tensor *w, *v, *another; /* leaves: a matrix and two rows */
+static int runs, hooked;
+static cb_tensor *left[MOST]; /* of a program: to compare */
+static int leaves;
+
+/* As cb_checkpoint, with one input. */
+static cb_tensor *part(cb_function_n *function, void *user, cb_tensor *x) {
+    cb_tensor *y = NULL;
+    if (!plainly) return cb_checkpoint(function, user, &x, 1);
+    return function(&x, 1, &y, user) > 0 ? y : NULL;
+}
+
+static void keep(cb_tensor *x) {
+    assert_non_null(x);
+    left[leaves++] = cb_to(cb_detach(x), CB_F64);
+}
+
+static cb_tensor *leaf(cb_dim_list sizes) {
+    return cb_requires_grad_(cb_mul(cb_randn(sizes), 0.5), true);
+}
+
+static void keep_gradients(void) {
+    keep(cb_tensor_grad(w));
+    keep(cb_tensor_grad(v));
+}
+
+/* ---- programs -------------------------------------------------------------------------------- */
+
+static int layer(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    cb_tensor *h = cb_softmax(cb_gelu(cb_matmul(x[0], w)), 1);
+    y[0] = cb_add(cb_mul(cb_exp(h), v), x[0]);
+    runs++;
+    return 1;
+}
+
+static void layers(void) {
+    cb_tensor *h = cb_randn(cb_dims(ROWS, WIDTH));
+    for (int i = 0; i < LAYERS; i++) h = part(layer, NULL, h);
+    keep(h);
+    cb_backward(cb_sum(cb_mul(h, h)), NULL);
+    keep_gradients();
+}
+
+static void back_twice(void) {
+    cb_tensor *loss = cb_sum(part(layer, NULL, part(layer, NULL, cb_randn(cb_dims(ROWS, WIDTH)))));
+    for (int i = 0; i < 2; i++) cb_backward(loss, NULL);
+    keep_gradients();
+}
+
+static int nest(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    int depth = *(int *)user, less = depth - 1;
+    cb_tensor *h = cb_tanh(x[0]);
+    static int depths[] = {0, 1, 2, 3};
+    (void)count;
+    for (int i = 0; i < 2; i++) h = less ? part(nest, &depths[less], h) : part(layer, NULL, h);
+    y[0] = cb_mul(cb_sin(h), cb_exp(h));
+    return 1;
+}
+
+static void nested(void) {
+    int depth = 3;
+    cb_tensor *h = part(nest, &depth, cb_randn(cb_dims(ROWS, WIDTH)));
+    cb_backward(cb_sum(h), NULL);
+    keep_gradients();
+}
+
+static int drops(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count;
+    if (user) cb_manual_seed(11);
+    cb_tensor *noise = cb_rand(cb_dims(WIDTH));
+    y[0] = cb_mul(cb_dropout(cb_exp(cb_mul(x[0], w)), 0.5, true), noise);
+    return 1;
+}
+
+static void draws(void) {
+    cb_tensor *h = cb_randn(cb_dims(WIDTH, WIDTH));
+    for (int i = 0; i < 3; i++) h = part(drops, i == 1 ? &h : NULL, h);
+    keep(cb_rand(4));
+    cb_backward(cb_sum(cb_mul(h, v)), NULL);
+    keep(cb_rand(4)); /* the generator has not moved */
+    keep_gradients();
+}
+
+static int divide(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    cb_tensor *h = cb_exp(cb_mul(x[0], w));
+    cb_exp(cb_exp(h)); /* which nobody needs: its history is gone when the function runs again */
+    y[0] = cb_mul(h, h);
+    y[1] = NULL;
+    y[2] = cb_sin(cb_mul(cb_cos(h), x[1]));
+    return 3;
+}
+
+static void several(void) {
+    cb_tensor *x[] = {cb_randn(cb_dims(WIDTH, WIDTH)), v}, *y[3];
+    if (plainly)
+        divide(x, 2, y, NULL);
+    else
+        assert_int_equal(cb_checkpoint_n(divide, NULL, x, 2, y, 3), 3);
+    assert_null(y[1]);
+    cb_tensor *g;
+    assert_int_equal(cb_grad(cb_sum(y[0]), NULL, &w, 1, &g), CB_OK);
+    keep(g);
+    cb_backward(cb_sum(cb_mul(y[0], y[2])), NULL);
+    keep_gradients();
+}
+
+static void lower(void) {
+    cb_autocast_open(CB_BF16);
+    cb_tensor *h = part(layer, NULL, part(layer, NULL, cb_randn(cb_dims(ROWS, WIDTH))));
+    cb_autocast_close();
+    cb_backward(cb_sum(cb_to(h, CB_F32)), NULL);
+    keep_gradients();
+}
+
+static void second_order(void) {
+    cb_tensor *h = part(layer, NULL, part(layer, NULL, cb_randn(cb_dims(ROWS, WIDTH)))), *g;
+    assert_int_equal(cb_grad_graph(cb_sum(cb_mul(h, h)), NULL, &w, 1, &g), CB_OK);
+    keep(g);
+    cb_backward(cb_sum(cb_mul(g, g)), NULL);
+    keep_gradients();
+}
+
+static cb_tensor *halves(cb_tensor *gradient, void *user) {
+    (void)user;
+    hooked++;
+    return cb_mul(gradient, 0.5);
+}
+
+static int hooks(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    cb_tensor *h = cb_exp(cb_mul(x[0], w));
+    int gone = cb_register_hook(h, halves, NULL);
+    assert_true(gone > 0);
+    cb_remove_hook(h, gone);
+    assert_true(cb_register_hook(h, halves, NULL) > 0);
+    y[0] = cb_mul(h, h);
+    return 1;
+}
+
+static void with_hooks(void) {
+    hooked = 0;
+    cb_tensor *h = part(hooks, NULL, cb_randn(cb_dims(WIDTH, WIDTH)));
+    for (int i = 0; i < 2; i++) cb_backward(cb_sum(cb_mul(h, v)), NULL);
+    keep_gradients();
+    assert_int_equal(hooked, 2);
+}
+
+/* Values are asked for, and gradients are gone back over, within; the leaf gets its own once. */
+static int looks(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    cb_tensor *h = cb_exp(cb_mul(x[0], w)), *g;
+    assert_int_equal(cb_grad(cb_sum(cb_mul(h, h)), NULL, &w, 1, &g), CB_OK);
+    cb_backward(cb_sum(cb_mul(h, v)), NULL);
+    y[0] = cb_mul(cb_mul(h, g), cb_item(cb_mean(h)));
+    return 1;
+}
+
+static void within(void) {
+    cb_tensor *h = part(looks, NULL, cb_mul(cb_randn(cb_dims(WIDTH, WIDTH)), 0.1));
+    cb_backward(cb_sum(h), NULL);
+    keep_gradients();
+}
+
+typedef struct Statistics {
+    cb_tensor *mean, *var, *steps;
+} Statistics;
+
+static int normalizes(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    const Statistics *norm = user;
+    (void)count;
+    cb_tensor *h =
+        cb_batch_norm(cb_mul(x[0], w), norm->mean, norm->var, NULL, NULL, true, 0.1, 1e-5);
+    cb_fill_(norm->steps, 0.5);
+    y[0] = cb_exp(cb_mul(cb_exp(h), norm->steps));
+    return 1;
+}
+
+static void statistics(void) {
+    Statistics norm = {cb_zeros(WIDTH), cb_ones(WIDTH), cb_zeros(CB_NO_DIMS)};
+    cb_tensor *h = part(normalizes, &norm, cb_randn(cb_dims(WIDTH, WIDTH)));
+    cb_backward(cb_sum(cb_mul(h, v)), NULL);
+    keep(norm.mean);
+    keep(norm.var);
+    keep(norm.steps);
+    keep_gradients();
+}
+
+static cb_tensor *compiled_layer(cb_tensor *x) {
+    return cb_dropout(cb_exp(cb_softmax(cb_matmul(x, w), 1)), 0.25, true);
+}
+
+static int calls(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count;
+    y[0] = cb_exp(cb_call((cb_function *)user, cb_mul(x[0], v)));
+    return 1;
+}
+
+static void compiled_within(void) {
+    cb_function *fast = cb_compile(compiled_layer, "backend=vm");
+    cb_tensor *h = cb_randn(cb_dims(ROWS, WIDTH));
+    for (int i = 0; i < 3; i++) h = part(calls, fast, h);
+    for (int i = 0; i < 2; i++) cb_backward(cb_sum(h), NULL);
+    keep_gradients();
+    cb_function_free(fast);
+}
+
+/* What a program leaves, as numbers. */
+static int run(void (*program)(void), bool plain, double *out) {
+    int total = 0;
+    cb_scope_open();
+    cb_manual_seed(3);
+    plainly = plain;
+    leaves = 0;
+    w = leaf(cb_dims(WIDTH, WIDTH));
+    v = leaf(cb_dims(WIDTH));
+    program();
+    if (cb_error()) print_error("%s\n", cb_error());
+    assert_null(cb_error());
+    for (int i = 0; i < leaves; i++) {
+        assert_true(total + cb_numel(left[i]) <= ELEMENTS);
+        cb_read(left[i], out + total, CB_F64);
+        total += (int)cb_numel(left[i]);
+    }
+    cb_scope_close();
+    return total;
+}
+
+static void same_as_without(void **state) {
+    static double with[ELEMENTS], without[ELEMENTS];
+    void (*program[])(void) = {layers, back_twice,   nested,     draws,      several,        lower,
+                               within, second_order, with_hooks, statistics, compiled_within};
+    (void)state;
+    for (size_t i = 0; i < sizeof program / sizeof *program; i++) {
+        int count = run(program[i], false, with), other = run(program[i], true, without);
+        assert_int_equal(count, other);
+        if (memcmp(with, without, sizeof *with * (size_t)count) != 0) fail_msg("program %zu", i);
+    }
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+enum { WIDE = 128, DEEP = 8 };
+
+static bool wide_within;
+
+static int narrow(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    y[0] = cb_tanh(cb_mul(cb_exp(x[0]), x[0]));
+    return 1;
+}
+
+static int wide(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    cb_tensor *h = x[0];
+    (void)count, (void)user;
+    for (int i = 0; i < 4; i++)
+        if (wide_within)
+            h = part(narrow, NULL, h);
+        else
+            narrow(&h, 1, &h, NULL);
+    y[0] = h;
+    runs++;
+    return 1;
+}
+
+/* Of DEEP layers: the bytes that tensors hold before and behind going back. */
+static void hold(bool plain, int64_t bytes[2]) {
+    cb_scope_open();
+    plainly = plain;
+    int64_t before = cb_memory().live_bytes;
+    cb_tensor *x = leaf(cb_dims(WIDE, WIDE)), *h = x;
+    for (int i = 0; i < DEEP; i++) h = part(wide, NULL, h);
+    cb_tensor *loss = cb_sum(h);
+    bytes[0] = cb_memory().live_bytes - before;
+    cb_backward(loss, NULL);
+    bytes[1] = cb_memory().live_bytes - before;
+    cb_scope_close();
+}
+
+/* One layer holds 4 tensors for each of its 4 parts; x, h and the gradient are there besides. */
+static void memory(void **state) {
+    const int64_t tensor = sizeof(float) * WIDE * WIDE;
+    int64_t bytes[2], peak;
+    (void)state;
+    runs = 0;
+    hold(false, bytes);
+    peak = cb_memory().peak_bytes;
+    assert_int_equal(runs, 2 * DEEP);
+    assert_true(bytes[0] < (DEEP + 3) * tensor && bytes[1] < (DEEP + 4) * tensor);
+    assert_true(peak < (DEEP + 24) * tensor);
+    wide_within = true; /* what is within holds no more */
+    hold(false, bytes);
+    assert_true(bytes[0] < (DEEP + 3) * tensor && cb_memory().peak_bytes < peak + 2 * tensor);
+    runs = 0, wide_within = false;
+    hold(true, bytes);
+    assert_int_equal(runs, DEEP);
+    assert_true(bytes[0] > 8 * DEEP * tensor && cb_memory().peak_bytes > 2 * peak);
+}
+
+/* Where gradients do not come, or there is nothing to compute again. */
+static void runs_once(void **state) {
+    (void)state;
+    plainly = false;
+    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH));
+    cb_tensor *x = cb_randn(cb_dims(ROWS, WIDTH)), *g;
+    runs = 0;
+    cb_no_grad_open();
+    assert_false(cb_requires_grad(part(layer, NULL, x)));
+    cb_no_grad_close();
+    cb_tensor *h = part(wide, NULL, x), *y = part(layer, NULL, h), *z = part(layer, NULL, h);
+    assert_false(cb_requires_grad(h));
+    assert_int_equal(cb_grad(cb_sum(z), NULL, &v, 1, &g), CB_OK);
+    assert_int_equal(runs, 5); /* z's again, y's not */
+    assert_true(cb_requires_grad(y));
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static int how; /* the second run is another one */
+
+static int differs(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    bool again = runs++ > 0;
+    cb_tensor *h = again && how == 0 ? cb_cos(x[0]) : cb_exp(x[0]);
+    (void)count, (void)user;
+    if (again && how == 1) h = cb_select(h, 0, 0);
+    if (how == 2) h = cb_mul(h, again ? 2.0 : 3.0);
+    if (how == 3) h = cb_mul(h, again ? v : another);
+    if (how == 4) h = cb_softmax(h, again ? 0 : 1);
+    if (how == 5) h = part(layer, NULL, h);
+    if (how == 6 && again) h = part(layer, NULL, h);
+    if (how == 7) h = part(again ? wide : layer, NULL, h);
+    if (how == 8 && again) return -1;
+    if (how == 9 && again) h = cb_reshape(h, 7);
+    y[0] = cb_mul(h, h);
+    if (how == 5 && again) return 1;
+    if (how == 10 && again) cb_exp(h);
+    if (how == 11 && !again) cb_exp(h);
+    return 1;
+}
+
+static void another_function(void **state) {
+    const char *const words[] = {
+        [0] = "something else when it runs again: cos to f32[8, 16]",
+        [1] = "select to f32[16] (test_checkpoint.c:",
+        [2] = "mul to f32[8, 16] (test_checkpoint.c:",
+        [3] = "mul to f32[8, 16]",
+        [4] = "softmax to f32[8, 16] (test_checkpoint.c:",
+        [6] = "a checkpoint (test_checkpoint.c:",
+        [7] = "a checkpoint",
+        [8] = "the function gave -1",
+        [9] = "reshape",
+        [10] = "where its first run did nothing more",
+        [11] = "it returns, where its first run did exp to f32[8, 16]",
+    };
+    (void)state;
+    plainly = false;
+    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH)), another = leaf(cb_dims(WIDTH));
+    for (how = 0; how < (int)(sizeof words / sizeof *words); how++) {
+        if (!words[how]) continue;
+        runs = 0;
+        cb_tensor *y = part(differs, NULL, leaf(cb_dims(ROWS, WIDTH)));
+        assert_non_null(y);
+        assert_int_not_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+        expect_error(words[how]);
+    }
+}
+
+static int fails(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)y;
+    if (user) cb_autocast_open(CB_BF16);
+    y[0] = cb_exp(x[0]);
+    return user ? 1 : -1;
+}
+
+static void refusals(void **state) {
+    (void)state;
+    plainly = false;
+    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH));
+    cb_tensor *x = cb_randn(cb_dims(ROWS, WIDTH)), *nothing = NULL, *y;
+    REFUSED(cb_checkpoint(NULL, NULL, &x, 1), "checkpoint: NULL");
+    REFUSED(cb_checkpoint(layer, NULL, &nothing, 1), "input 0 is NULL");
+    REFUSED(cb_checkpoint(fails, NULL, &x, 1), "the function gave -1");
+    REFUSED(cb_checkpoint(fails, &x, &x, 1), "did not close it");
+    REFUSES(cb_checkpoint_n(layer, NULL, &x, 1, &y, 0), CB_ERR_ARGUMENT, "do not fit");
+    y = part(layer, NULL, x);
+    cb_fill_(x, 1.0);
+    REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "input 0, which the function of the");
+    y = part(layer, NULL, x);
+    cb_no_grad_open();
+    cb_mul_(v, 2.0);
+    cb_no_grad_close();
+    REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "a tensor from outside");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(memory),    TEST(same_as_without),  
+        TEST(runs_once), TEST(another_function), TEST(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean_up);
+}
