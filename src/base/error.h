@@ -14,8 +14,12 @@
 typedef struct Site {
     const char *file; /* static text, NULL when unknown */
     int line;
+    int checkpoint; /* of a recording: the outermost one that it is in (cb_checkpoint), 0: none; or
+                     * COMPUTED_AGAIN, for such a one's gradients */
     const char *path; /* of the module, where one was recorded (trace.h); NULL: see Place */
 } Site;
+
+enum { COMPUTED_AGAIN = -1 };
 
 /* Where in a network the thread is. The layer of modules derives its own from it (nn/module.h); a
  * path is only written for errors and recordings. */

@@ -123,7 +123,7 @@ static void write_node(Writer *writer, const Node *node) {
     FxNode *made = node->op == OP_constant ? write_constant(writer, node) : write_op(writer, node);
     Meta meta = node_meta(node);
     note_meta(made, &meta, NULL);
-    made->site = (Site){node->origin.site.file, node->origin.site.line, NULL};
+    made->site = (Site){.file = node->origin.site.file, .line = node->origin.site.line};
     writer->made[node->id] = made;
 }
 

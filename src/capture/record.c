@@ -103,6 +103,7 @@ typedef struct Where { /* an op is recorded */
 
 static void find_where(Where *where) {
     where->site = site_current();
+    where->site.checkpoint = checkpoint_traced();
     where->mode = module_mode();
     where->path[0] = '\0';
     const Place *place = place_current();
@@ -113,7 +114,10 @@ static void find_where(Where *where) {
 
 /* The site with its path in the trace's arena, once for all ops of a layer. */
 static Site keep_site(Trace *trace, Site site) {
-    if (!site.path || !*site.path) return (Site){site.file, site.line, NULL};
+    if (!site.path || !*site.path) {
+        site.path = NULL;
+        return site;
+    }
     const char *last = length(trace->op) ? trace->op[length(trace->op) - 1].site.path : NULL;
     site.path = last && !strcmp(last, site.path) ? last : arena_text(trace->arena, site.path);
     return site;

@@ -120,7 +120,7 @@ static QueueItem *item_new(const DeviceLaunch *launch, QueueMap *map) {
         return NULL;
     }
     *item = (QueueItem){.kernel = launch->kernel,
-                        .site = {site_current().file, site_current().line, NULL},
+                        .site = {.file = site_current().file, .line = site_current().line},
                         .fault = launch->fault,
                         .argument = (char *)item + head};
     if (launch->argument_bytes) memcpy(item->argument, launch->argument, launch->argument_bytes);

@@ -11,6 +11,8 @@
 
 #include "tensor/frame.h"
 
+#include <limits.h>
+
 typedef enum RunKind {
     RUNS_PLAINLY, /* nothing is to be computed again */
     RUNS_FIRST,
@@ -23,6 +25,7 @@ typedef struct CheckpointRun {
     Frame frame;
     RunKind kind;
     Checkpoint *checkpoint, *before; /* that runs, NULL: plainly; the thread's before */
+    int traced;                      /* the thread's before */
     RandomState own, *lent;          /* that it draws from, where it runs again; the one before */
     bool moved[CB_MAX_ARGS];
     Tensor *output[OUTPUT_ROOM];
@@ -33,6 +36,8 @@ typedef struct CheckpointRun {
 static void begin(CheckpointRun *run, Checkpoint *checkpoint, RunKind kind) {
     run->kind = kind;
     run->checkpoint = checkpoint;
+    run->traced = checkpoint_traced();
+    if (!checkpoint && !run->traced) checkpoint_set_traced((int)(serial_above() & INT_MAX) | 1);
     if (!checkpoint) return;
     run->before = checkpoint_set(checkpoint);
     checkpoint->born = serial_above();
@@ -48,6 +53,7 @@ static void begin(CheckpointRun *run, Checkpoint *checkpoint, RunKind kind) {
 
 static void end(CheckpointRun *run) {
     Checkpoint *checkpoint = run->checkpoint;
+    checkpoint_set_traced(run->traced);
     if (!checkpoint) return;
     checkpoint_set(run->before);
     if (run->kind == RUNS_AGAIN) random_lend(run->lent);

@@ -22,41 +22,96 @@ static int child_count(const Node *node, bool through) {
     return through && node->expansion ? 1 : node->input_count;
 }
 
+static bool is_again(const Node *node) { return node->origin.site.checkpoint == COMPUTED_AGAIN; }
+
+static bool comes_before(const Node *a, const Node *b, const int *depth) {
+    if (is_again(a) != is_again(b)) return is_again(b);
+    return depth[a->id] < depth[b->id];
+}
+
+/* The input to go to: the next one that was not seen, or, where depths are given, that which is
+ * come to first, and what is computed again last; NULL: there is none. */
+static Node *next_child(NodeVisit *top, bool through, const bool *seen, const int *depth) {
+    Node *best = NULL;
+    int count = child_count(top->node, through);
+    while (!depth && top->next < count) {
+        Node *input = child(top->node, top->next++, through);
+        if (input && !seen[input->id]) return input;
+    }
+    for (int i = 0; depth && i < count; i++) {
+        Node *input = child(top->node, i, through);
+        if (!input || seen[input->id]) continue;
+        if (!best || comes_before(input, best, depth)) best = input;
+    }
+    return best;
+}
+
 /* Inputs before users: the post-order of a depth-first walk from the root. */
-static void visit(Arena *arena, Node *root, bool through, bool *seen, NodeVisit **stack,
-                  Node ***order) {
+static void visit(Arena *arena, Node *root, bool through, bool *seen, const int *depth,
+                  NodeVisit **stack, Node ***order) {
     if (seen[root->id]) return;
     seen[root->id] = true;
     push(arena, *stack, (NodeVisit){root, 0});
     while (length(*stack)) {
         NodeVisit *top = &(*stack)[length(*stack) - 1];
-        if (top->next == child_count(top->node, through)) {
+        Node *input = next_child(top, through, seen, depth);
+        if (!input) {
             push(arena, *order, top->node);
             (void)pop(*stack);
             continue;
         }
-        Node *input = child(top->node, top->next++, through);
-        if (!input || seen[input->id]) continue;
         seen[input->id] = true;
         push(arena, *stack, (NodeVisit){input, 0});
     }
 }
 
-Node **graph_walk(const Graph *graph, Arena *arena, const IndexCheck *check, bool through) {
+/* What is wanted: as it is listed, or, where depths are given, that which is come to first. */
+static Node **list_roots(const Graph *graph, Arena *arena, const IndexCheck *check,
+                         const int *depth) {
+    Node **root = NULL;
+    for (int i = 0; i < length(graph->output); i++) push(arena, root, graph->output[i]);
+    for (int i = 0; i < length(graph->mutation); i++) push(arena, root, graph->mutation[i].value);
+    for (int i = 0; i < length(check); i++) push(arena, root, check[i].index);
+    for (int i = 1; depth && i < length(root); i++) {
+        Node *node = root[i];
+        int at = i;
+        for (; at > 0 && depth[root[at - 1]->id] > depth[node->id]; at--) root[at] = root[at - 1];
+        root[at] = node;
+    }
+    return root;
+}
+
+static Node **walk(const Graph *graph, Arena *arena, const IndexCheck *check, bool through,
+                   const int *depth) {
     bool *seen = arena_new_array(arena, bool, length(graph->node) + 1);
     NodeVisit *stack = NULL;
     Node **order = NULL;
     for (int i = 0; i < length(graph->input); i++)
-        visit(arena, graph->input[i], through, seen, &stack, &order);
+        visit(arena, graph->input[i], through, seen, depth, &stack, &order);
     for (int i = 0; i < length(graph->effect); i++)
-        visit(arena, graph->effect[i], through, seen, &stack, &order);
-    for (int i = 0; i < length(graph->output); i++)
-        visit(arena, graph->output[i], through, seen, &stack, &order);
-    for (int i = 0; i < length(graph->mutation); i++)
-        visit(arena, graph->mutation[i].value, through, seen, &stack, &order);
-    for (int i = 0; i < length(check); i++)
-        visit(arena, check[i].index, through, seen, &stack, &order);
+        visit(arena, graph->effect[i], through, seen, depth, &stack, &order);
+    Node **root = list_roots(graph, arena, check, depth);
+    for (int i = 0; i < length(root); i++)
+        visit(arena, root[i], through, seen, depth, &stack, &order);
     return order;
+}
+
+Node **graph_walk(const Graph *graph, Arena *arena, const IndexCheck *check, bool through) {
+    return walk(graph, arena, check, through, NULL);
+}
+
+Node **graph_walk_late(const Graph *graph, Arena *arena, const IndexCheck *check) {
+    Node **order = graph_walk(graph, arena, check, false);
+    int *depth = arena_new_array(arena, int, length(graph->node) + 1);
+    bool again = false;
+    for (int i = 0; i < length(order); i++) {
+        const Node *node = order[i];
+        again |= is_again(node);
+        for (int k = 0; k < node->input_count; k++)
+            if (node->input[k] && depth[node->input[k]->id] >= depth[node->id])
+                depth[node->id] = depth[node->input[k]->id] + 1;
+    }
+    return again ? walk(graph, arena, check, false, depth) : order;
 }
 
 Node **graph_order(Graph *graph) { return graph_walk(graph, graph->arena, graph->check, false); }

@@ -53,6 +53,8 @@ typedef struct Partition {
     bool *written; /* by id: an input, which is another one behind the run */
     bool *heavy;   /* by id: it is not computed again */
     bool *exact;   /* by id: never computed again */
+    bool *inside;  /* by id: of a checkpoint, which is to compute it again */
+    bool *given;   /* by id: a checkpoint's result, by which it ends */
     bool *stored;  /* by id: it is in memory for another reason */
     bool *saved;   /* by id */
     Flow flow;
@@ -135,6 +137,40 @@ static void mark_exact(Partition *p) {
             p->exact[extreme->id] = true;
             p->exact[node_below_views(extreme->input[0])->id] = true;
         }
+}
+
+/* What acts, or was drawn by what is no op of the table, is done once. */
+static bool may_be_repeated(const Partition *p, const Node *node) {
+    return !p->exact[node->id] && op_info(node->op)->kind != KIND_CUSTOM && node->op != OP_input;
+}
+
+/* What a checkpoint's function computes for itself: its results, which others read, perhaps through
+ * views of its own, may be saved. */
+static void mark_inside(Partition *p) {
+    bool *leaves = arena_new_array(p->graph->arena, bool, length(p->graph->node) + 1);
+    for (int i = 0; i < p->results; i++) leaves[p->graph->output[i]->id] = true;
+    for (int i = length(p->order) - 1; i >= 0; i--) {
+        const Node *node = p->order[i];
+        int own = node->origin.site.checkpoint;
+        p->inside[node->id] = own && !leaves[node->id] && may_be_repeated(p, node);
+        bool passes = op_info(node->op)->kind == KIND_VIEW && leaves[node->id];
+        p->given[node->id] = own && leaves[node->id] && !passes;
+        for (int k = 0; k < node->input_count && p->early[node->id]; k++) {
+            const Node *x = node->input[k];
+            if (x) leaves[x->id] |= passes || x->origin.site.checkpoint != own;
+        }
+    }
+}
+
+/* Else the gradients are the first to compute it; a checkpoint begins with what the one before it
+ * gives. */
+static void mark_heavy(Partition *p) {
+    for (int i = 0; i < length(p->order); i++) {
+        const Node *node = p->order[i];
+        int id = (int)node->id;
+        bool once = p->given[id] || (takes_long(node) && !p->inside[id]) || p->exact[id];
+        p->heavy[id] = (p->early[id] && once) || p->written[id];
+    }
 }
 
 /* Operations of an op that takes long, by its operands' sizes. */
@@ -244,6 +280,7 @@ static bool *reaches_sink(const Flow *flow) {
 static int64_t cost_of_saving(const Partition *p, const Node *node) {
     bool view = op_info(node->op)->kind == KIND_VIEW, copies = view || p->written[node->id];
     if (view && node_numel(node) >= node_numel(node->input[0])) return endless;
+    if (p->inside[node->id]) return endless;
     for (int i = 0; i < p->results; i++) copies |= p->graph->output[i] == node;
     return (copies ? 3 : p->stored[node->id] ? 1 : 2) * (node_bytes(node) + 1);
 }
@@ -290,11 +327,6 @@ static int64_t cut(Partition *p) {
 }
 
 /* ---- the budget ---------------------------------------------------------------------------- */
-
-/* What acts, or was drawn by what is no op of the table, is done once. */
-static bool may_be_repeated(const Partition *p, const Node *node) {
-    return !p->exact[node->id] && op_info(node->op)->kind != KIND_CUSTOM && node->op != OP_input;
-}
 
 static double work_per_byte(const Node *node) {
     return work_of(node) / (double)(node_bytes(node) + 1);
@@ -393,6 +425,8 @@ static void copy_backward(const Partition *p, BackwardGraph *backward) {
         const Node *node = graph->node[id];
         if (!needed[id] || now[id]) continue;
         copy->origin = (Origin){.site = node->origin.site};
+        bool again = copy->origin.site.checkpoint && !p->late[id];
+        copy->origin.site.checkpoint = again ? COMPUTED_AGAIN : 0;
         now[id] = graph_copy_node(copy, node, now);
     }
     copy->origin = (Origin){.call = NULL};
@@ -418,6 +452,8 @@ void graph_partition(Graph *graph, const JointGraph *joint, Arena *arena, Backwa
     p.read = arena_new_array(graph->arena, bool, nodes);
     p.written = arena_new_array(graph->arena, bool, nodes);
     p.heavy = arena_new_array(graph->arena, bool, nodes);
+    p.given = arena_new_array(graph->arena, bool, nodes);
+    p.inside = arena_new_array(graph->arena, bool, nodes);
     p.exact = arena_new_array(graph->arena, bool, nodes);
     p.stored = arena_new_array(graph->arena, bool, nodes);
     p.saved = arena_new_array(graph->arena, bool, nodes);
@@ -426,12 +462,10 @@ void graph_partition(Graph *graph, const JointGraph *joint, Arena *arena, Backwa
     mark_read(&p);
     mark_stored(&p);
     mark_exact(&p);
+    mark_inside(&p);
     for (int i = 0; i < length(graph->mutation); i++)
         p.written[graph->input[graph->mutation[i].input]->id] = true;
-    for (int i = 0; i < length(p.order); i++) /* else the gradients are the first to compute it */
-        p.heavy[p.order[i]->id] =
-            (p.early[p.order[i]->id] && (takes_long(p.order[i]) || p.exact[p.order[i]->id])) ||
-            p.written[p.order[i]->id];
+    mark_heavy(&p);
     backward->saved_bytes = cut_within(&p, joint->budget);
     backward->graph = graph_new(arena);
     backward->graph->ambient = graph->ambient;

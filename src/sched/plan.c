@@ -277,7 +277,7 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
     Schedule s = {
         .graph = graph, .arena = arena_inner(plan->arena), .plan = plan, .options = options};
     s.machine = devices[graph->device]->machine;
-    s.order = graph_walk(graph, s.arena, graph->check, false);
+    s.order = graph_walk_late(graph, s.arena, graph->check);
     s.order = order_readers_first(graph, s.arena, s.order);
     s.kernel = map_new(s.arena);
     s.input_stride = input_stride;

@@ -221,6 +221,10 @@ struct Checkpoint *checkpoint_set(struct Checkpoint *checkpoint) {
     return before;
 }
 
+int checkpoint_traced(void) { return thread_state.traced_checkpoint; }
+
+void checkpoint_set_traced(int number) { thread_state.traced_checkpoint = number; }
+
 bool tracer_disabled(void) { return thread_state.disabled > 0; }
 
 bool tensor_may_cleanup(const char *what) {

@@ -65,6 +65,7 @@ struct ThreadState {
     int disabled;                /* scopes of cb_disable_open */
     int no_grad;                 /* scopes of cb_no_grad_open */
     struct Checkpoint *checkpoint; /* whose function runs; NULL: none */
+    int traced_checkpoint;         /* whose function is traced; 0: none */
     struct RandomState *random;  /* what draws are taken from; NULL: the process's (random.c) */
     int64_t drawn;               /* how many draws it has taken, ever */
     int unopened;                /* scopes that cb_scope_open had no memory for */

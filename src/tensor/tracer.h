@@ -107,6 +107,9 @@ uint64_t serial_above(void); /* one that is higher than any number that a thread
 /* The checkpoint whose function the thread runs (eager/checkpoint.h), or NULL. */
 struct Checkpoint *checkpoint_current(void);
 struct Checkpoint *checkpoint_set(struct Checkpoint *checkpoint); /* returns the one before */
+/* The outermost one whose function is traced: a number of its own, 0: none is. */
+int checkpoint_traced(void);
+void checkpoint_set_traced(int number);
 
 /* The dtype that autocast computes in, CB_SAME: off. Sets it without a scope; returns the one
  * before. For what works on op calls that are converted already. */

@@ -2,6 +2,8 @@
  * draws are the same bits; what is kept meanwhile, and what is refused. */
 #include "fixture.h"
 
+#include <math.h>
+
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
 
@@ -308,6 +310,70 @@ static void memory(void **state) {
     assert_true(bytes[0] > 8 * DEEP * tensor && cb_memory().peak_bytes > 2 * peak);
 }
 
+static cb_tensor *network(cb_tensor *x) {
+    for (int i = 0; i < LAYERS; i++) x = part(layer, NULL, x);
+    return x;
+}
+
+/* Of a forward pass that is compiled alone: what its calls hold for the gradients. */
+static double *hold_compiled(bool plain, int64_t *bytes, double *out) {
+    cb_scope_open();
+    cb_manual_seed(3);
+    plainly = plain;
+    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH));
+    cb_function *fast = cb_compile(network, "backend=vm");
+    cb_tensor *x = cb_randn(cb_dims(64 * ROWS, WIDTH));
+    int64_t before = cb_memory().live_bytes;
+    cb_tensor *y = cb_call(fast, x);
+    *bytes = cb_memory().live_bytes - before;
+    assert_int_equal(cb_backward(cb_sum(cb_mul(y, y)), NULL), CB_OK);
+    cb_read(cb_tensor_grad(w), out, CB_F64);
+    cb_function_free(fast);
+    cb_scope_close();
+    return out;
+}
+
+static void compiled_around(void **state) {
+    const int64_t tensor = sizeof(float) * 64 * ROWS * WIDTH;
+    double with[WIDTH * WIDTH], without[WIDTH * WIDTH];
+    int64_t bytes, more;
+    (void)state;
+    hold_compiled(false, &bytes, with);
+    hold_compiled(true, &more, without);
+    for (int i = 0; i < WIDTH * WIDTH; i++)
+        assert_true(fabs(with[i] - without[i]) <= 1e-4 * fabs(without[i]));
+    assert_true(bytes < (LAYERS + 1) * tensor); /* y, and between layers */
+    assert_true(bytes > LAYERS * tensor - tensor && more > bytes + tensor);
+}
+
+static cb_tensor *weights[3 * DEEP];
+
+static int weighs(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    cb_tensor *weight = user, *h = cb_softmax(cb_gelu(cb_matmul(x[0], weight)), 1);
+    (void)count;
+    y[0] = cb_add(cb_tanh(cb_matmul(cb_exp(h), weight)), x[0]);
+    return 1;
+}
+
+static cb_tensor *deep_network(cb_tensor *x) {
+    for (int i = 0; i < 3 * DEEP; i++) x = part(weighs, weights[i], x);
+    return x;
+}
+
+/* The insides of a layer are computed again right before its gradients: of all layers together, 5
+ * tensors each, there would be more. Before anything else that takes memory. */
+static void compiled_peak(void **state) {
+    const int64_t tensor = sizeof(float) * 64 * ROWS * WIDTH;
+    (void)state;
+    plainly = false;
+    for (int i = 0; i < 3 * DEEP; i++) weights[i] = leaf(cb_dims(WIDTH, WIDTH));
+    cb_function *fast = cb_compile(deep_network, "backend=vm");
+    cb_tensor *y = cb_call(fast, cb_randn(cb_dims(64 * ROWS, WIDTH)));
+    assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+    assert_true(cb_memory().peak_bytes < 2 * 3 * DEEP * tensor);
+    cb_function_free(fast);
+}
+
 /* Where gradients do not come, or there is nothing to compute again. */
 static void runs_once(void **state) {
     (void)state;
@@ -405,8 +471,8 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(memory),    TEST(same_as_without),  
-        TEST(runs_once), TEST(another_function), TEST(refusals),
+        TEST(compiled_peak), TEST(memory),           TEST(same_as_without), TEST(compiled_around),
+        TEST(runs_once),     TEST(another_function), TEST(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
