@@ -166,6 +166,10 @@ bool kernel_has_sink(const Kernel *kernel);
 /* Of a scan's running value: f64 for sums and products of f32, which would round at every point. */
 cb_dtype expr_running(const Expr *scan);
 
+/* Whether the store, of the kernel or to be added to it, may go where the buffers of plan value
+ * `input` lie: in one sweep, each element is loaded at the very point that stores it, and for that
+ * store alone. Then the load comes first whatever a compiler that was told of no aliases does. */
+bool kernel_updates(const Kernel *kernel, const Store *store, int input);
 /* By id: whether a store needs the expression. What simplification left behind is needed by
  * none. */
 const bool *kernel_live(const Kernel *kernel, Arena *arena);

@@ -17,7 +17,8 @@ enum { BLOCK_ALIGNMENT = 64 };
 
 /* ---- which values a step reads and writes ---- */
 
-/* Inputs are never written by kernels, so one that has a buffer of it reads it. */
+/* What a kernel has a buffer of it reads: one that writes to the input has decided the matter
+ * (PlanOutput.direct). */
 static bool kernel_reads(const Kernel *kernel, int input) {
     for (int i = 0; i < length(kernel->buffer); i++)
         if (kernel->buffer[i].value == input) return true;
@@ -39,44 +40,15 @@ static bool step_writes(const Plan *plan, const Step *step, int value) {
 
 /* ---- in place or aside ---- */
 
-/* Does what the store writes, or where, depend on elements of input? */
-static bool store_uses(const Plan *plan, const Kernel *kernel, const Store *store, int input) {
-    bool *seen = arena_new_array(plan->arena, bool, length(kernel->expr) + 1);
-    seen[store->value->id] = seen[store->index->id] = true;
-    if (store->guard) seen[store->guard->id] = true;
-    for (int id = length(kernel->expr) - 1; id >= 0; id--) {
-        const Expr *e = kernel->expr[id];
-        if (!seen[id]) continue;
-        if (e->op == EX_load && kernel->buffer[e->imm.i].value == input) return true;
-        for (int k = 0; k < e->input_count; k++) seen[e->input[k]->id] = true;
-    }
-    return false;
-}
-
-/* Each element of `value` is stored once, by a kernel of one sweep that loads `input` at that
- * element, and for that store alone: then the load comes first whatever a compiler that was told of
- * no aliases does. */
-static bool same_elements(const Plan *plan, const Kernel *kernel, int value, int input) {
+/* The kernel's only store of the value; NULL: there are several. */
+static const Store *store_of(const Kernel *kernel, int value) {
     const Store *only = NULL;
     for (int i = 0; i < length(kernel->store); i++) {
-        const Store *store = &kernel->store[i];
-        if (kernel->buffer[store->buffer].value == value) {
-            if (only) return false;
-            only = store;
-        } else if (store_uses(plan, kernel, store, input)) {
-            return false;
-        }
+        if (kernel->buffer[kernel->store[i].buffer].value != value) continue;
+        if (only) return NULL;
+        only = &kernel->store[i];
     }
-    check(only, "nothing is stored to value %d", value);
-    if (only->guard || only->mode != STORE_SET) return false;
-    if (plan->value[value].numel != kernel->outer_size * kernel->inner_size) return false;
-    for (int i = 0; i < length(kernel->expr); i++) {
-        const Expr *e = kernel->expr[i];
-        if (e->op == EX_reduce || e->op == EX_scan) return false;
-        bool loads = e->op == EX_load && kernel->buffer[e->imm.i].value == input;
-        if (loads && e->input[0] != only->index) return false;
-    }
-    return true;
+    return only;
 }
 
 static int input_value(const Plan *plan, int input) {
@@ -90,7 +62,9 @@ static int input_value(const Plan *plan, int input) {
 static bool may_follow(const Plan *plan, const Kernel *kernel, int value, int input) {
     if (kernel->split > 1 || kernel_has_sink(kernel)) return false; /* may find no memory */
     if (input < 0 || !kernel_reads(kernel, input)) return true;
-    return kernel_writes(kernel, value) && same_elements(plan, kernel, value, input);
+    const Store *store = store_of(kernel, value);
+    return store && kernel_updates(kernel, store, input) &&
+           plan->value[value].numel == kernel->outer_size * kernel->inner_size;
 }
 
 static bool may_be_in_place(const Plan *plan, const PlanOutput *output) {
@@ -132,6 +106,7 @@ static void find_stages(Executable *executable) {
     for (int i = 0; i < length(plan->output); i++) {
         const PlanValue *value = &plan->value[plan->output[i].value];
         if (value->place != VALUE_INPUT || stage_of(executable, value->number)) continue;
+        if (plan->output[i].direct) continue;
         if (!is_mutated(plan, value->number)) continue;
         Stage stage = {value->number, executable->block_bytes};
         push(plan->arena, executable->stage, stage);
@@ -145,9 +120,11 @@ static void judge_mutations(Executable *executable) {
     const Plan *plan = executable->plan;
     bool at_once = device_is_host(executable->device) || !executable->step_ns;
     executable->in_place = arena_new_array(plan->arena, bool, length(plan->output) + 1);
-    for (int i = plan->output_count; i < length(plan->output); i++)
+    for (int i = plan->output_count; i < length(plan->output); i++) {
+        executable->direct |= plan->output[i].direct;
         executable->in_place[i] = at_once && !stage_of(executable, plan->output[i].mutated_input) &&
                                   may_be_in_place(plan, &plan->output[i]);
+    }
 }
 
 /* ---- methods and packed constants ---- */

@@ -48,6 +48,7 @@ struct Executable {
     Derived **packed; /* vec: packed weights, each once, however many steps read it */
     MethodRefusal refusal;
     _Atomic int64_t *step_ns; /* by step: its shortest time so far; NULL: nobody asked */
+    bool direct; /* a kernel writes to an input (PlanOutput.direct) */
     bool *in_place; /* by plan output: a mutation that may be computed right in its input */
 };
 

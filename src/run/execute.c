@@ -6,6 +6,7 @@
  * all three come from the storage cache. */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/round.h"
 #include "base/timeline.h"
 #include "run/check_indices.h"
 #include "run/custom.h"
@@ -13,7 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { STACK_POINTERS = 128 };
+enum { STACK_POINTERS = 128, APART_ALIGNMENT = 64 };
 
 typedef struct PlanRun {
     const Executable *executable;
@@ -21,7 +22,8 @@ typedef struct PlanRun {
     Tensor *const *inputs;
     Tensor **outputs;
     Tensor *given;   /* NULL, or what the first output's elements go into */
-    char *block;     /* temporaries and stages; NULL where all of them are empty */
+    char *block;     /* temporaries, stages, and inputs that are apart; NULL: all are empty */
+    int64_t apart;   /* bytes of these: kernels write to inputs that others overlap; or 0 */
     void **base;     /* by plan value */
     void **slot;     /* by slot: the buffers of all kernels */
     Storage *memory; /* that the block lies in */
@@ -105,6 +107,35 @@ static void bind_mutations(const PlanRun *run) {
     }
 }
 
+static int64_t apart_bytes(const Tensor *x) {
+    return round_up((int64_t)tensor_span_bytes(x), APART_ALIGNMENT);
+}
+
+/* Where an input that kernels write to overlaps another one, they find copies of all such. */
+static int64_t bytes_apart(const PlanRun *run) {
+    const Plan *plan = run->plan;
+    int64_t bytes = 0;
+    bool overlaps = false;
+    for (int i = plan->output_count; i < length(plan->output) && run->executable->direct; i++) {
+        if (!plan->output[i].direct) continue;
+        overlaps |= overlaps_another(run, plan->output[i].mutated_input);
+        bytes += apart_bytes(run->inputs[plan->output[i].mutated_input]);
+    }
+    return overlaps ? bytes : 0;
+}
+
+static void bind_apart(const PlanRun *run) {
+    const Plan *plan = run->plan;
+    char *at = run->block + run->executable->block_bytes;
+    for (int i = plan->output_count; i < length(plan->output) && run->apart; i++) {
+        const PlanOutput *output = &plan->output[i];
+        const Tensor *x = run->inputs[output->mutated_input];
+        if (!output->direct) continue;
+        run->base[output->value] = memcpy(at, tensor_data(x), tensor_span_bytes(x));
+        at += apart_bytes(x);
+    }
+}
+
 /* A tensor of the host is a number, for kernels of another device. */
 static __attribute__((noinline, cold)) void *number_of(const PlanRun *run, const Tensor *x) {
     check(x->rank == 0, "an input of the host has %d dimensions", x->rank);
@@ -144,6 +175,7 @@ static void bind(const PlanRun *run) {
         }
     }
     bind_mutations(run);
+    bind_apart(run);
     const int *slot_value = run->executable->slot_value;
     for (int i = 0; i < run->executable->slot_count; i++) run->slot[i] = run->base[slot_value[i]];
 }
@@ -298,7 +330,7 @@ static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *lea
 }
 
 typedef struct Destination {
-    void *at;
+    char *at;
     int rank;
     const int64_t *size, *stride; /* in elements */
 } Destination;
@@ -309,26 +341,38 @@ static Destination destination_of(const PlanRun *run, const Tensor *to, const Re
     return (Destination){at, region->rank, region->size, region->stride};
 }
 
+/* Where the value that a part takes is, with its strides: in an input that is apart it lies as in
+ * the input itself. */
+static const void *taken_from(const PlanRun *run, const PlanOutput *output, const Destination *part,
+                              int64_t *stride) {
+    const PlanValue *value = &run->plan->value[output->value];
+    const Tensor *to = run->inputs[output->mutated_input];
+    char *from = run->base[output->value];
+    contiguous_strides(part->rank, part->size, stride);
+    if (output->direct) {
+        memcpy(stride, part->stride, sizeof *stride * (size_t)part->rank);
+        return from + (part->at - (char *)tensor_data(to));
+    }
+    if (value->place != VALUE_INPUT) return from;
+    const Stage *stage = stage_of(run->executable, value->number);
+    if (stage) return run->block + stage->offset;
+    memcpy(stride, run->inputs[value->number]->stride, sizeof *stride * CB_MAX_RANK);
+    return from;
+}
+
 /* Mutated inputs take their values, unless they were computed there. */
 static bool write_mutations(const PlanRun *run) {
     const Plan *plan = run->plan;
     for (int i = plan->output_count; i < length(plan->output); i++) {
         const PlanOutput *output = &plan->output[i];
-        const PlanValue *value = &plan->value[output->value];
         const Tensor *to = run->inputs[output->mutated_input];
         storage_written(to->storage);
-        const void *from = run->base[output->value];
-        const Stage *stage =
-            value->place == VALUE_INPUT ? stage_of(run->executable, value->number) : NULL;
-        if (stage) from = run->block + stage->offset;
-        if (from == tensor_data(to)) continue;
-        Destination part = destination_of(run, to, output->region);
         int64_t stride[CB_MAX_RANK];
-        contiguous_strides(part.rank, part.size, stride);
-        if (value->place == VALUE_INPUT && !stage)
-            memcpy(stride, run->inputs[value->number]->stride, sizeof stride);
+        Destination part = destination_of(run, to, output->region);
+        const void *from = taken_from(run, output, &part, stride);
+        if (from == part.at) continue;
         if (!enqueue_copy(run->device, part.at, part.stride, from, stride, part.rank, part.size,
-                          element_bytes(value)))
+                          element_bytes(&plan->value[output->value])))
             return false;
     }
     return true;
@@ -378,7 +422,7 @@ static bool take_block(PlanRun *run, int64_t bytes) {
 
 /* Pointers that the stack has no room for lie behind the block. */
 static bool take_on_host(PlanRun *run, void **stack, int64_t pointers) {
-    int64_t bytes = run->executable->block_bytes;
+    int64_t bytes = run->executable->block_bytes + run->apart;
     bool fits = pointers <= STACK_POINTERS;
     if (!take_block(run, fits ? bytes : bytes + pointers * (int64_t)sizeof(void *))) return false;
     run->base = fits ? stack : (void **)(void *)(run->block + bytes);
@@ -422,6 +466,7 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
                    .device = &device};
     int64_t values = length(plan->value), pointers = values + executable->slot_count;
     bool host = device_is_host(executable->device);
+    run.apart = bytes_apart(&run);
     bool ok = host ? take_on_host(&run, stack, pointers) : take_on_device(&run, pointers);
     if (ok) {
         run.slot = run.base + values;

@@ -41,6 +41,12 @@ static bool turns_between_rows(const Schedule *s, const Group *group, const Expr
     return pieces <= PIECES_MAX && points >= pieces * PIECE_MERGED;
 }
 
+/* Of a member that has a place of its own: a sum of rows, or what goes to a part of an input. */
+static bool stores_continue(const Schedule *s, const Group *group, int i, int axis, int next) {
+    Expr *index = group->sink[i] ? group->sink[i] : direct_index(s, group, group->member[i]);
+    return !index || index_continues(group->trial, index, axis, next);
+}
+
 /* A last axis that is short is merged, and a small operand that does not continue is gathered. */
 static bool may_merge(const Schedule *s, const Group *group, int axis, int next) {
     const DeviceMachine *machine = s->machine;
@@ -49,7 +55,7 @@ static bool may_merge(const Schedule *s, const Group *group, int axis, int next)
     bool is_short = last && !group->anchor && axis_typical(kernel, next) < machine->short_row &&
                     !may_run_flat(s, kernel, next);
     for (int i = 0; i < length(group->member); i++)
-        if (group->sink[i] && !index_continues(kernel, group->sink[i], axis, next)) return false;
+        if (!stores_continue(s, group, i, axis, next)) return false;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
         if (index_is_arithmetic(e)) continue; /* judged as a whole, where it is used */
@@ -446,6 +452,25 @@ static int out_buffer(Schedule *s, Kernel *kernel, const Node *node) {
     return kernel_buffer(kernel, node->dtype, BUFFER_OUT, node_numel(node), value);
 }
 
+enum { VALUE_OPEN = -1 };
+
+static int out_or_open(Schedule *s, Kernel *kernel, const Node *node) {
+    if (!s->direct[node->id]) return out_buffer(s, kernel, node);
+    return kernel_buffer(kernel, node->dtype, BUFFER_OUT, node_numel(node), VALUE_OPEN);
+}
+
+/* What may go to where an input lies is known when all stores are. */
+static void settle_open(Schedule *s, Group *group, const bool *stored) {
+    for (int i = 0, at = 0; i < length(group->member); i++) {
+        if (!stored[i]) continue;
+        Store *store = &group->trial->store[at++];
+        KernelBuffer *buffer = &group->trial->buffer[store->buffer];
+        if (buffer->value != VALUE_OPEN) continue;
+        if (!store_direct(s, group, group->member[i], store))
+            buffer->value = node_value(s, group->member[i]);
+    }
+}
+
 int finish_group(Schedule *s, Group *group, const bool *stored) {
     if (!split_axes(s, group)) merge_axes(s, group);
     lay_short_axis(s, group);
@@ -457,9 +482,10 @@ int finish_group(Schedule *s, Group *group, const bool *stored) {
         if (!stored[i]) continue;
         Expr *index = node_numel(node) == total ? group->element : group->row;
         if (group->sink[i]) index = group->sink[i];
-        kernel_store(kernel, out_buffer(s, kernel, node), index, group->value[i], NULL,
+        kernel_store(kernel, out_or_open(s, kernel, node), index, group->value[i], NULL,
                      group->sink[i] ? STORE_SUM : STORE_SET);
     }
+    settle_open(s, group, stored);
     kernel->node_count = length(group->member);
     return add_kernel(s, kernel);
 }

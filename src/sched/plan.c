@@ -10,23 +10,21 @@
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Real nodes that somebody outside of their kernel needs in memory. */
-static bool *needed_nodes(Schedule *s) {
-    bool *needed = arena_new_array(s->arena, bool, length(s->graph->node) + 1);
+/* How many groups, checks and results need a real node in memory, from outside of its kernel. */
+static int *count_uses(Schedule *s) {
+    int *uses = arena_new_array(s->arena, int, length(s->graph->node) + 1);
     for (int g = 0; g < length(s->all); g++) {
         Group *group = s->all[g];
         if (group->forward) continue;
         for (int r = 0; r < length(group->read); r++)
-            if (group_find(s->group[group->read[r]->id]) != group)
-                needed[group->read[r]->id] = true;
+            if (group_find(s->group[group->read[r]->id]) != group) uses[group->read[r]->id]++;
     }
-    for (int i = 0; i < length(s->check.check); i++) needed[s->check.check[i].index->id] = true;
-    for (int i = 0; i < length(s->graph->output); i++)
-        needed[output_base(s->graph->output[i])->id] = true;
+    for (int i = 0; i < length(s->check.check); i++) uses[s->check.check[i].index->id]++;
+    for (int i = 0; i < length(s->graph->output); i++) uses[output_base(s->graph->output[i])->id]++;
     for (int i = 0; i < length(s->graph->mutation); i++)
         for (int k = 0; k < mutation_count(s, i); k++)
-            needed[output_base(mutation_value(s, i, k))->id] = true;
-    return needed;
+            uses[output_base(mutation_value(s, i, k))->id]++;
+    return uses;
 }
 
 static void add_step(Schedule *s, Step step) { push(s->plan->arena, s->plan->step, step); }
@@ -94,20 +92,20 @@ static void fill_task(Schedule *s, const Node *node, Step *step) {
 }
 
 /* An epilogue whose only result replaces the product itself writes over it. */
-static void reuse_product(Schedule *s, Group *group, const bool *needed) {
+static void reuse_product(Schedule *s, Group *group, const int *uses) {
     const Node *only = NULL;
     int count = 0;
     for (int i = 0; i < length(group->member); i++)
-        if (needed[group->member[i]->id]) only = group->member[i], count++;
+        if (uses[group->member[i]->id]) only = group->member[i], count++;
     int product = node_value(s, group->anchor);
     bool same = count == 1 && only->dtype == s->plan->value[product].dtype &&
                 node_numel(only) == node_numel(group->anchor);
-    if (same && !needed[group->anchor->id]) s->value[only->id] = product;
+    if (same && !uses[group->anchor->id]) s->value[only->id] = product;
 }
 
-static int kernel_of(Schedule *s, Group *group, const bool *needed) {
+static int kernel_of(Schedule *s, Group *group, const int *uses) {
     bool *stored = arena_new_array(s->arena, bool, length(group->member) + 1);
-    for (int i = 0; i < length(group->member); i++) stored[i] = needed[group->member[i]->id];
+    for (int i = 0; i < length(group->member); i++) stored[i] = uses[group->member[i]->id];
     return finish_group(s, group, stored);
 }
 
@@ -156,13 +154,13 @@ static bool is_empty(const Schedule *s, const Group *group) {
 
 static const int64_t *words_of(const Node *node) { return node->attrs ? node->attrs->word : NULL; }
 
-static void add_group(Schedule *s, Group *group, const bool *needed) {
+static void add_group(Schedule *s, Group *group, const int *uses) {
     if (is_empty(s, group)) return;
     Step step = {.kind = STEP_KERNEL, .out = -1, .kernel = -1};
     int scatter[2];
     switch (group->kind) {
     case GROUP_LOOP:
-        step.kernel = kernel_of(s, group, needed);
+        step.kernel = kernel_of(s, group, uses);
         break;
     case GROUP_OPAQUE:
         step = op_info(group->anchor->op)->kind == KIND_CUSTOM ? custom_step(s, group->anchor)
@@ -171,8 +169,8 @@ static void add_group(Schedule *s, Group *group, const bool *needed) {
     case GROUP_PRODUCT:
         step = task_step(s, group->anchor);
         if (!length(group->member)) break;
-        reuse_product(s, group, needed);
-        step.kernel = kernel_of(s, group, needed);
+        reuse_product(s, group, uses);
+        step.kernel = kernel_of(s, group, uses);
         break;
     case GROUP_WRITE:
         step = write_step(s, group->anchor);
@@ -191,7 +189,7 @@ static void add_group(Schedule *s, Group *group, const bool *needed) {
 }
 
 /* Depth first over what is read, with its own stack: chains are long. */
-static void emit(Schedule *s, Group *root, const bool *needed) {
+static void emit(Schedule *s, Group *root, const int *uses) {
     Group **stack = NULL;
     push(s->arena, stack, root);
     while (length(stack)) {
@@ -206,7 +204,7 @@ static void emit(Schedule *s, Group *root, const bool *needed) {
         group->opened = true;
         if (length(stack) > before) continue;
         (void)pop(stack);
-        if (!group->emitted) add_group(s, group, needed);
+        if (!group->emitted) add_group(s, group, uses);
         group->emitted = true;
     }
 }
@@ -220,16 +218,19 @@ static int count_groups(const Schedule *s) {
 /* First what is computed for its check alone: an error comes before work that it makes vain, and
  * before inputs are written. */
 static void emit_all(Schedule *s) {
-    const bool *needed = needed_nodes(s);
+    const int *uses = count_uses(s);
+    find_direct(s, uses);
     s->plan->step = vec_grow(s->plan->arena, NULL, count_groups(s), sizeof *s->plan->step);
     add_checks(s, NULL); /* of inputs */
     for (int i = 0; i < length(s->check.check); i++) {
         const Node *index = s->check.check[i].index;
         if (s->group[index->id] && !s->checked[index->id])
-            emit(s, group_find(s->group[index->id]), needed);
+            emit(s, group_find(s->group[index->id]), uses);
     }
     for (int g = 0; g < length(s->all); g++)
-        if (!s->all[g]->forward) emit(s, s->all[g], needed);
+        if (!s->all[g]->forward && !s->all[g]->late) emit(s, s->all[g], uses);
+    s->closing = true;
+    for (int g = 0; g < length(s->late); g++) emit(s, s->late[g], uses);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -248,6 +249,8 @@ static void add_output(Schedule *s, const Node *node, int mutated_input, const R
                          .mutated_input = mutated_input,
                          .region = region,
                          .alias_input = -1};
+    const DirectWrite *direct = s->direct[base->id];
+    output.direct = direct && direct->done;
     output.meta.device = (uint8_t)s->graph->device;
     output.value = node_value(s, base);
     PlanValue *value = &s->plan->value[output.value];
@@ -256,7 +259,7 @@ static void add_output(Schedule *s, const Node *node, int mutated_input, const R
         value->place = VALUE_OUTPUT;
         value->number = length(s->plan->output);
     }
-    if (value->place == VALUE_INPUT || region) {
+    if (!output.direct && (value->place == VALUE_INPUT || region)) {
         s->plan->copies += value->place == VALUE_INPUT;
         s->plan->bytes += 2 * value->numel * (int64_t)cb_dtype_size(value->dtype);
     }

@@ -59,6 +59,7 @@ typedef struct PlanOutput {
     Meta meta;
     int mutated_input;    /* -1, or the input that takes the value after the run */
     const Region *region; /* of a mutated input: the part of it that does; NULL: all */
+    bool direct;          /* a kernel has written it there: its value is the input's */
     int alias_input;      /* -1, or the input that this output simply is */
 } PlanOutput;
 

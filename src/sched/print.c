@@ -92,6 +92,7 @@ void plan_print_steps(const Plan *plan, Buffer *out) {
         putf(out, "  %s v%d %s", o->mutated_input >= 0 ? "mutate" : "return", o->value, meta);
         if (o->mutated_input >= 0) putf(out, " -> input %d", o->mutated_input);
         if (o->region) put_region(o->region, out);
+        if (o->direct) put(out, ", in place");
         put(out, "\n");
     }
 }

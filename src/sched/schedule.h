@@ -3,6 +3,7 @@
  *   order.c   readers of a tensor before writes to parts of it
  *   real.c    which nodes get a value of their own (real); the others expand into their users
  *   write.c   which writes to parts of what is computed are made in place
+ *   direct.c  which kernels write to parts of inputs where these lie
  *   domain.c  the iteration space of a group: dimensions in row-major order, outer or inner
  *   group.c   a group lowered over its domain: which positions it reads and computes
  *   fuse.c    merges groups, driven by the bytes that stay in registers
@@ -70,6 +71,7 @@ struct Group {
     int reach;            /* of the last node of what it needs, through all groups, and its own */
     int mark;             /* visited by search number */
     Group *forward;       /* the group that took it in */
+    bool late;            /* it writes to where inputs lie, if it can (direct.c) */
     bool opened, emitted; /* its steps: what it reads is to come, then its own have */
 };
 
@@ -82,6 +84,13 @@ typedef struct WrittenParts {
     bool copies;              /* the base first; otherwise nobody reads that any more */
     const Node **before;      /* vec: what reads the base, to be computed before it */
 } WrittenParts;
+
+/* What an input takes when all has run, and may take from the kernel that computes it. */
+typedef struct DirectWrite {
+    const Node *input;
+    Region region;
+    bool done; /* the kernel does */
+} DirectWrite;
 
 typedef struct Schedule {
     Graph *graph;
@@ -103,6 +112,9 @@ typedef struct Schedule {
     RegionWrite **write; /* by mutation: vec of the writes to parts; NULL: it is whole */
     bool *scatters;      /* by node id: one of them, or of `written`, makes it */
     WrittenParts **written;   /* by node id; NULL: it is computed otherwise */
+    DirectWrite **direct; /* by node id; NULL: its value has memory of its own */
+    Group **late; /* vec: groups with such, which are emitted behind all that do not need them */
+    bool closing; /* only these are left */
     bool *wide; /* by node id: a product whose value is f32, whatever its dtype (wide.c) */
     const int64_t *const *input_stride;
     Group **all; /* vec; merged ones have a forward */
@@ -148,6 +160,12 @@ void group_open(Schedule *schedule, Group *group, const Domain *domain);
 void buffer_strides(const Schedule *schedule, const Node *node, int64_t *stride);
 
 void fuse_groups(Schedule *schedule);
+/* Of final groups; uses: by node id, of what reads or takes it from outside of its kernel. */
+void find_direct(Schedule *schedule, const int *uses);
+/* Where a member of the group would be stored in its input, by the trial's axes; NULL: nowhere. */
+Expr *direct_index(const Schedule *schedule, const Group *group, const Node *member);
+/* Lets the store of the member, one of all of its kernel's, go there if it may. */
+bool store_direct(Schedule *schedule, const Group *group, const Node *member, Store *store);
 /* Which products keep their sums as they are. Of final groups. */
 void mark_wide(Schedule *schedule);
 

@@ -113,6 +113,59 @@ static void test_parts(void **state) {
                       functions[i / 2] == writes_often ? 3 : 1); /* cut behind 8 writes */
 }
 
+/* ---- parts that are written by the kernel that computes them --------------------------------- */
+
+enum { SIDE = 100 };
+
+static cb_tensor *inside(cb_tensor *x) {
+    return cb_slice(cb_slice(x, 0, 1, SIDE - 1), 1, 1, SIDE - 1);
+}
+
+static cb_tensor *updates(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *old = cb_clone(cb_slice(x, 0, 9, 25));
+    cb_mul_(inside(x), 0.5);
+    return cb_assign(cb_slice(y, 0, 0, 16), cb_exp(old));
+}
+
+/* What is read elsewhere, and what is read behind the write. */
+static cb_tensor *reads_around(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *before = cb_sum(x, cb_dims(0));
+    cb_assign(inside(x), cb_add(cb_mul(inside(x), 2.0), inside(y)));
+    cb_assign(inside(y), cb_sin(cb_slice(cb_slice(y, 0, 0, SIDE - 2), 1, 1, SIDE - 1)));
+    return before;
+}
+
+/* Two of one kernel, of which one reads what the other writes. */
+static cb_tensor *writes_beside(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *sum = cb_add(inside(x), inside(y));
+    cb_assign(inside(x), sum);
+    cb_assign(inside(y), cb_mul(sum, 0.25));
+    return cb_neg(x);
+}
+
+static void test_written_where_it_lies(void **state) {
+    (void)state;
+    static cb_function_2 *const functions[] = {updates, reads_around, writes_beside};
+    cb_scope_open();
+    for (int k = 0; k < 6; k++) {
+        cb_function_2 *function = functions[k / 2];
+        cb_function *fast = cb_compile(function, k % 2 ? "backend=c" : VM);
+        for (int turned = 0; turned < 2; turned++) {
+            cb_tensor *x[2], *y[2];
+            for (int i = 0; i < 2; i++) {
+                x[i] = cb_mul(cb_reshape(cb_arange(0, SIDE * SIDE), cb_dims(SIDE, SIDE)), 1e-4);
+                y[i] = cb_sin(x[i]);
+                if (turned) x[i] = cb_t(x[i]);
+            }
+            expect_tensor(cb_call(fast, x[0], y[0]), function(x[1], y[1]), 1e-6, 1e-6);
+            expect_tensor(x[0], x[1], 1e-6, 1e-6);
+            expect_tensor(y[0], y[1], 1e-6, 1e-6);
+        }
+        cb_function_free(fast);
+    }
+    cb_scope_close();
+}
+
 static cb_tensor *writes_far(cb_tensor *x) {
     cb_tensor *every_third = cb_slice(x, 0, 100, 200, 3);
     cb_fill_(cb_slice(every_third, 0, 2, 20, 2), 5.0);
@@ -364,17 +417,12 @@ static void test_kept_state(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_writes),
-        cmocka_unit_test(test_repeating_views),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_slot_of_a_cache),
-        cmocka_unit_test(test_steps_of_steps),
-        cmocka_unit_test(test_repeating_input),
-        cmocka_unit_test(test_nothing_of_something),
-        cmocka_unit_test(test_checked),
-        cmocka_unit_test(test_identity_of_results),
-        cmocka_unit_test(test_shared_inputs),
-        cmocka_unit_test(test_several),
+        cmocka_unit_test(test_writes),          cmocka_unit_test(test_repeating_views),
+        cmocka_unit_test(test_parts),           cmocka_unit_test(test_written_where_it_lies),
+        cmocka_unit_test(test_slot_of_a_cache), cmocka_unit_test(test_steps_of_steps),
+        cmocka_unit_test(test_repeating_input), cmocka_unit_test(test_nothing_of_something),
+        cmocka_unit_test(test_checked),         cmocka_unit_test(test_identity_of_results),
+        cmocka_unit_test(test_shared_inputs),   cmocka_unit_test(test_several),
         cmocka_unit_test(test_kept_state),
     };
     return run_counted(tests);
