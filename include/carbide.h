@@ -502,11 +502,11 @@ CB_API cb_tensor *cb_cat(cb_tensor *const *x, int count, int dim);
 CB_API cb_tensor *cb_stack(cb_tensor *const *x, int count, int dim);
 
 /* In-place ops: x takes the value (broadcast and converted to x's shape and dtype); x comes back.
- * cb_add_(x, y) and its like are cb_assign_result(x, cb_add(x, y)): compiled, one pass over memory;
- * eagerly the result is a tensor of its own, which is copied. They are refused where the result is
- * of a higher kind than x, as a float is for integers. cb_fill_ refuses a number beyond the range
- * of x's dtype, and cuts its fraction off for integers. cb_batch_norm and cb_instance_norm, where
- * they train, move running_mean and running_var in place, too. */
+ * cb_add_(x, y) and its like are cb_assign_result(x, cb_add(x, y)) in one pass over memory, without
+ * a tensor for the result, which cb_assign_result itself copies eagerly. They are refused where the
+ * result is of a higher kind than x, as a float is for integers. cb_fill_ refuses a number beyond
+ * the range of x's dtype, and cuts its fraction off for integers. cb_batch_norm and
+ * cb_instance_norm, where they train, move running_mean and running_var in place, too. */
 CB_API cb_tensor *cb_assign(cb_tensor *x, cb_tensor *value);
 CB_API cb_tensor *cb_assign_result(cb_tensor *x, cb_tensor *result);
 CB_API cb_tensor *cb_fill_(cb_tensor *x, cb_operand value);

@@ -162,22 +162,30 @@ Tensor *apply_to(Tensor *x, cb_dtype dtype) {
 
 const char *write_name(void) { return thread_state.writes ? thread_state.writes : "assign"; }
 
+enum { NOWHERE = -1, WINDOWS = CB_MAX_RANK };
+
+/* The dimension along which several elements are one in memory, or NOWHERE. */
+static int repeats_along(const Tensor *target) {
+    if (tensor_span_bytes(target) == 0) return NOWHERE; /* nothing is written */
+    for (int i = 0; i < target->rank; i++)
+        if (target->stride[i] == 0 && target->size[i] > 1) return i;
+    Meta meta = tensor_meta(target);
+    return view_repeats(&meta, target->stride) ? WINDOWS : NOWHERE;
+}
+
 static bool check_target(const Tensor *target) {
-    if (tensor_span_bytes(target) == 0) return true; /* nothing is written */
-    for (int i = 0; i < target->rank; i++) {
-        if (target->stride[i] != 0 || target->size[i] < 2) continue;
+    int along = repeats_along(target);
+    if (along == NOWHERE) return true;
+    if (along == WINDOWS)
+        fail(CB_ERR_SHAPE,
+             "%s: the target's windows overlap: several elements are one in memory; "
+             "clone it first",
+             write_name());
+    else
         fail(CB_ERR_SHAPE,
              "%s: dimension %d of the target is expanded: several elements are one "
              "in memory; clone it first",
-             write_name(), i);
-        return false;
-    }
-    Meta meta = tensor_meta(target);
-    if (!view_repeats(&meta, target->stride)) return true;
-    fail(CB_ERR_SHAPE,
-         "%s: the target's windows overlap: several elements are one in memory; "
-         "clone it first",
-         write_name());
+             write_name(), along);
     return false;
 }
 
@@ -368,11 +376,35 @@ cb_tensor *cb_assign_result(cb_tensor *x, cb_tensor *result) {
 
 /* ---- ops in place ---------------------------------------------------------------------------- */
 
+/* Whether eager takes the op at once, and nothing asks for what it gives or was before: then its
+ * operands are tensors in place of handles. */
+static bool takes_in_place(cb_operand *input, int count) {
+    cb_operand tensor[2];
+    if (tracer_current() || thread_state.autocast.lower != AUTOCAST_OFF || anomaly_wanted())
+        return false;
+    for (int i = 0; i < count; i++) {
+        tensor[i] = input[i];
+        if (tensor[i].kind != CB_OPERAND_TENSOR) continue;
+        if (!tensor[i].tensor || !handle_lives(tensor[i].tensor, &tensor[i].tensor)) return false;
+        if (!tensor[i].tensor->storage) return false;
+    }
+    if (tape_follows(tensor, count) || repeats_along(tensor->tensor) != NOWHERE) return false;
+    memcpy(input, tensor, sizeof *tensor * (size_t)count);
+    return true;
+}
+
 /* The op's own errors come first, and have its name. */
 static __attribute__((noinline)) cb_tensor *in_place(const char *name, Op op, cb_tensor *x,
                                                      cb_operand y, int count) {
     cb_operand input[] = {cb_operand_tensor(x), y};
-    cb_tensor *result = apply_handles(op, input, count, &attrs_none);
+    cb_tensor *result;
+    if (takes_in_place(input, count)) {
+        Tensor *now = eager_in_place(op, input, count);
+        if (now == input->tensor) return x;
+        result = tensor_out(now);
+    } else {
+        result = apply_handles(op, input, count, &attrs_none);
+    }
     return result ? assign(name, x, cb_operand_tensor(result), take_result) : NULL;
 }
 

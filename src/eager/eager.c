@@ -17,7 +17,8 @@
 
 enum {
     MOST_OPERANDS = OP_MAX_INPUTS,
-    KEY_WORDS = 2 + ATTR_WORDS + MOST_OPERANDS * (1 + 2 * CB_MAX_RANK)
+    KEY_WORDS = 2 + ATTR_WORDS + MOST_OPERANDS * (1 + 2 * CB_MAX_RANK),
+    IN_PLACE_KEY = -1 /* the last word; a gradient's is ~wanted, of some operand */
 };
 
 typedef struct EagerCall {
@@ -34,6 +35,7 @@ typedef struct EagerCall {
     unsigned wanted;      /* of a gradient: operands, as bits */
     GradientNeeds *needs; /* NULL: the op itself */
     bool apart;           /* its gradient reads the result as a node of its own */
+    bool in_place;        /* the first operand takes the result, where that is of its type */
 } EagerCall;
 
 /* ---- numbers ---- */
@@ -185,7 +187,10 @@ static Graph *one_node(Arena *arena, const EagerCall *call, int device) {
     }
     Node *node = graph_op(graph, call->op, input, call->count, call->attrs, number);
     if (!node) return NULL;
-    push(arena, graph->output, node);
+    if (call->in_place && node_same_meta(node, input[0]) && device == call->operand->tensor->device)
+        push(arena, graph->mutation, ((Mutation){0, node}));
+    else
+        push(arena, graph->output, node);
     return !call->needs || differentiate(graph, input, call) ? graph : NULL;
 }
 
@@ -276,7 +281,7 @@ static void open_call(EagerCall *call, Op op, const cb_operand *input, int input
     call->op = op, call->operand = input, call->count = input_count, call->attrs = attrs;
     call->ambient = ambient_of_op();
     call->input_count = 0;
-    call->needs = NULL, call->apart = false;
+    call->needs = NULL, call->apart = call->in_place = false;
 }
 
 EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count, const Attrs *attrs,
@@ -319,6 +324,24 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
     EagerEntry *entry = entry_of(&call);
     if (!entry) return NULL;
     Tensor *result = run(&call, eager_executable(entry));
+    eager_release(entry);
+    return result;
+}
+
+Tensor *eager_in_place(Op op, const cb_operand *input, int input_count) {
+    EagerCall call;
+    open_call(&call, op, input, input_count, &attrs_none);
+    call.in_place = true;
+    describe(&call);
+    call.key[call.words++] = IN_PLACE_KEY;
+    EagerEntry *entry = entry_of(&call);
+    if (!entry) return NULL;
+    const Executable *executable = eager_executable(entry);
+    Tensor *result = input->tensor;
+    if (executable_plan(executable)->output_count)
+        result = run(&call, executable);
+    else if (!executable_run(executable, call.input, NULL))
+        result = NULL;
     eager_release(entry);
     return result;
 }

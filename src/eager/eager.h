@@ -19,6 +19,9 @@ Tensor *eager_apply(Op op, const cb_operand *input, int input_count, const Attrs
  * without a tensor for the result where it is of target's sizes and dtype and target is contiguous,
  * and else as the assignment of one. */
 bool eager_into(Tensor *target, Op op, const cb_operand *input, int input_count);
+/* x = op(x, ...) on x's own elements, where the result has x's sizes and dtype: then x
+ * itself comes back. Otherwise a new tensor, to be assigned to it; NULL with an error. */
+Tensor *eager_in_place(Op op, const cb_operand *input, int input_count);
 /* A new tensor of which every element is the number. */
 Tensor *eager_full(const Meta *meta, cb_operand number);
 /* A copy in a storage of its own, contiguous. */

@@ -272,6 +272,54 @@ static void assignment(void **state) {
     EXPECT(x, CB_F32, 2, 4, 6, 300, 300, 300);
 }
 
+/* Parts of one matrix on either side: the same one, shifted, turned, a row of it, none of it. */
+enum { SIDE = 98 };
+
+static cb_tensor *part_of(cb_tensor *x, int k) {
+    switch (k) {
+    case 0:
+        return cb_slice(cb_slice(x, 0, 1, SIDE - 1), 1, 1, SIDE - 1);
+    case 1:
+        return cb_slice(cb_slice(x, 0, 0, SIDE - 2), 1, 2, SIDE);
+    case 2:
+        return cb_t(part_of(x, 0));
+    case 3:
+        return cb_slice(cb_select(x, 0, 2), 0, 0, SIDE - 2);
+    default:
+        return cb_full(cb_dims(SIDE - 2), 0.5);
+    }
+}
+
+/* What x_ reads is what was there before. */
+static void in_place_over_itself(void **state) {
+    (void)state;
+    cb_tensor *x = cb_to(cb_reshape(cb_arange(0, SIDE * SIDE), cb_dims(SIDE, SIDE)), CB_F32);
+    for (int to = 0; to < 3; to++)
+        for (int from = 0; from < 5; from++) {
+            cb_tensor *a = cb_clone(x), *b = cb_clone(x), *target = part_of(a, to);
+            assert_ptr_equal(cb_mul_(target, part_of(a, from)), target);
+            cb_assign(part_of(b, to), cb_mul(part_of(b, to), part_of(b, from)));
+            assert_true(cb_item_int(cb_all(cb_eq(a, b))));
+        }
+}
+
+/* No tensor for the result, where that is one that x can be. */
+static void in_place_takes_no_memory(void **state) {
+    (void)state;
+    cb_tensor *x = cb_full(cb_dims(2048, 2048), -1.0), *inside = cb_slice(x, 1, 1, 2047);
+    int64_t peak = cb_memory().peak_bytes;
+    assert_true(cb_memory().live_bytes > peak - (1 << 20));
+    cb_add_(cb_mul_(x, 3.0), cb_full(cb_dims(2048), 1.0));
+    cb_relu_(cb_sub_(inside, 2.0));
+    assert_true(cb_memory().peak_bytes < peak + (1 << 20));
+    EXPECT(cb_slice(cb_select(x, 0, 5), 0, 0, 2), CB_F32, -2, 0);
+    cb_tensor *whole = cb_arange(0, 2), *none = cb_empty(cb_dims(0, 3), CB_F32);
+    assert_null(cb_mul_(whole, 0.5));
+    expect_error("mul_: a result of f32[2] does not fit i64[2] in place");
+    EXPECT(cb_add_(whole, cb_full(cb_dims(), 3.0, CB_U8)), CB_I64, 3, 4);
+    assert_ptr_equal(cb_add_(none, 1.0), none);
+}
+
 static double filling;
 
 static cb_tensor *fill_a_copy(cb_tensor *x) { return cb_fill_(cb_clone(x), filling); }
@@ -537,6 +585,8 @@ int main(void) {
         ONE(zero_sizes),
         ONE(a_result_never_shares_its_input),
         ONE(assignment),
+        ONE(in_place_over_itself),
+        ONE(in_place_takes_no_memory),
         ONE(filled_with_what_fits),
         ONE(overlapping_assignment_reads_first),
         ONE(errors_name_the_op),
