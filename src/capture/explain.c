@@ -106,17 +106,12 @@ static void print_step(const Plan *plan, const Step *step, const Work *work, Buf
     }
 }
 
-/* With the option profile: what the step took, and its rates. */
-static void print_time(const Executable *executable, int number, Buffer *out) {
-    const Plan *plan = executable_plan(executable);
-    double ms = executable_step_ms(executable, number), all = 0;
+/* With the option profile: what a step took of all, and its rates. */
+static void print_time(double ms, double all, int64_t bytes, int64_t flops, Buffer *out) {
     if (ms <= 0) return;
-    for (int i = 0; i < length(plan->step); i++) all += executable_step_ms(executable, i);
-    int64_t flops = step_flops(&plan->step[number]);
     put(out, "      ");
     put_ms(out, ms);
-    putf(out, " ms (%.1f%%), %.1f GB/s", 100 * ms / all,
-         (double)step_bytes(plan, &plan->step[number]) / ms * 1e-6);
+    putf(out, " ms (%.1f%%), %.1f GB/s", 100 * ms / all, (double)bytes / ms * 1e-6);
     if (flops) putf(out, ", %.0f GFLOP/s", (double)flops / ms * 1e-6);
     put(out, "\n");
 }
@@ -124,18 +119,30 @@ static void print_time(const Executable *executable, int number, Buffer *out) {
 static void print_steps(const Executable *executable, Buffer *out) {
     const Plan *plan = executable_plan(executable);
     const Work *work = executable_info(executable).work;
-    double ms = 0;
-    putf(out, "  steps: %d", length(plan->step));
+    int steps = length(plan->step);
+    int64_t bytes;
+    Buffer copies = buffer_new(out->arena);
+    bool copied = report_copies(executable, &copies, &bytes);
+    double all = 0;
+    putf(out, "  steps: %d", steps);
     if (plan->copies) putf(out, " and %d cop%s", plan->copies, plan->copies == 1 ? "y" : "ies");
     putf(out, ", eager would launch %d\n", plan->kernels_eager);
-    for (int i = 0; i < length(plan->step); i++) {
-        print_step(plan, &plan->step[i], &work[i], out);
-        print_time(executable, i, out);
-        ms += executable_step_ms(executable, i);
+    for (int i = 0; i < steps + copied; i++) all += executable_step_ms(executable, i);
+    for (int i = 0; i < steps; i++) {
+        const Step *step = &plan->step[i];
+        print_step(plan, step, &work[i], out);
+        print_time(executable_step_ms(executable, i), all, step_bytes(plan, step), step_flops(step),
+                   out);
     }
-    if (ms <= 0) return;
+    if (copied) {
+        putf(out, "    %s: ", buffer_text(&copies));
+        put_byte_count(out, bytes);
+        put(out, "\n");
+        print_time(executable_step_ms(executable, steps), all, bytes, 0, out);
+    }
+    if (all <= 0) return;
     put(out, "    shortest times, in all: ");
-    put_ms(out, ms);
+    put_ms(out, all);
     put(out, " ms\n");
 }
 

@@ -12,7 +12,7 @@
 
 typedef struct StepRow { /* steps of the same text */
     const char *text;    /* "matmul f32: 1 x [4, 784] x [784, 512]; vector, then add, relu" */
-    int count, first;    /* first: the number of the first of them */
+    int count, first;    /* first: the number of the first of them; of copies one more than all */
     int64_t bytes, flops;
     double ms; /* the shortest times, together; negative: not all of them are known */
 } StepRow;
@@ -27,6 +27,8 @@ double report_ms(const Executable *executable);
  * steps that came to more, out of cache. */
 double report_least_ms(const Executable *executable, double *compared);
 
+/* "copy into 1 input, behind all steps"; false: there is none. */
+bool report_copies(const Executable *executable, Buffer *out, int64_t *bytes);
 void report_step(const Executable *executable, int step, Buffer *out); /* a row's text */
 
 typedef struct RefusalRow { /* pairs of nodes that one rule kept apart */

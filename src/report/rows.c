@@ -38,6 +38,16 @@ void report_step(const Executable *executable, int number, Buffer *out) {
         putf(out, ": %lld", (long long)kernel->outer_size);
 }
 
+static double copies_ms(const Executable *executable) {
+    return executable_step_ms(executable, length(executable_plan(executable)->step));
+}
+
+bool report_copies(const Executable *executable, Buffer *out, int64_t *bytes) {
+    int copies = executable_copies(executable, bytes);
+    if (copies) putf(out, "copy into %d input%s, behind all steps", copies, plural(copies));
+    return copies > 0;
+}
+
 double report_ms(const Executable *executable) {
     double all = 0;
     for (int i = 0; i < length(executable_plan(executable)->step); i++) {
@@ -45,6 +55,8 @@ double report_ms(const Executable *executable) {
         if (ms <= 0) return -1;
         all += ms;
     }
+    int64_t bytes;
+    if (all > 0 && executable_copies(executable, &bytes)) all += copies_ms(executable);
     return all > 0 ? all : -1;
 }
 
@@ -77,6 +89,13 @@ StepRow *report_rows(const Executable *executable, Arena *arena) {
         row->bytes += step_bytes(plan, &plan->step[i]);
         row->flops += step_flops(&plan->step[i]);
         row->ms = timed ? row->ms + executable_step_ms(executable, i) : -1;
+    }
+    Buffer text = buffer_new(arena);
+    StepRow copies = {.count = 1, .first = length(plan->step)};
+    if (report_copies(executable, &text, &copies.bytes)) {
+        copies.text = buffer_text(&text);
+        copies.ms = timed ? copies_ms(executable) : -1;
+        push(arena, rows, copies);
     }
     if (rows) qsort(rows, (size_t)length(rows), sizeof *rows, dearest_first);
     return rows;

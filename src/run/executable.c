@@ -399,6 +399,19 @@ ExecutableInfo executable_info(const Executable *executable) {
                             .refusal = executable->refusal};
 }
 
+int executable_copies(const Executable *executable, int64_t *bytes) {
+    const Plan *plan = executable->plan;
+    int copies = 0;
+    *bytes = 0;
+    for (int i = plan->output_count; i < length(plan->output); i++) {
+        if (plan->output[i].direct || executable->in_place[i]) continue;
+        const PlanValue *value = &plan->value[plan->output[i].value];
+        *bytes += 2 * value->numel * (int64_t)cb_dtype_size(value->dtype);
+        copies++;
+    }
+    return copies;
+}
+
 double executable_step_ms(const Executable *executable, int step) {
     if (!executable->step_ns) return -1;
     return (double)atomic_load_explicit(&executable->step_ns[step], memory_order_relaxed) * 1e-6;

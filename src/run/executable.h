@@ -47,7 +47,8 @@ struct Executable {
     SharedUse *use;   /* NULL: it shares nothing */
     Derived **packed; /* vec: packed weights, each once, however many steps read it */
     MethodRefusal refusal;
-    _Atomic int64_t *step_ns; /* by step: its shortest time so far; NULL: nobody asked */
+    _Atomic int64_t *step_ns; /* by step, and of the copies behind: its shortest time so far; NULL:
+                               * nobody asked */
     bool direct; /* a kernel writes to an input (PlanOutput.direct) */
     bool *in_place; /* by plan output: a mutation that may be computed right in its input */
 };

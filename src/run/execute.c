@@ -308,6 +308,14 @@ static bool run_step(const PlanRun *run, const Step *step) {
     check(false, "step of kind %d", (int)step->kind);
 }
 
+static void note_time(_Atomic int64_t *least, int64_t taken) {
+    int64_t known = atomic_load_explicit(least, memory_order_relaxed);
+    while ((known == 0 || taken < known) &&
+           !atomic_compare_exchange_weak_explicit(least, &known, taken, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+    }
+}
+
 /* By the device's clock; what is timed is waited for. */
 static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *least) {
     const Device *device = devices[run->executable->device];
@@ -321,11 +329,7 @@ static bool run_timed(const PlanRun *run, const Step *step, _Atomic int64_t *lea
     const char *kernel = step->kernel < 0 ? NULL : run->plan->kernel[step->kernel]->name;
     bool task = step->kind != STEP_KERNEL || !kernel;
     timeline_add(task ? "task" : "kernel", task ? step->origin : kernel, start, end);
-    int64_t taken = end - start, known = atomic_load_explicit(least, memory_order_relaxed);
-    while ((known == 0 || taken < known) &&
-           !atomic_compare_exchange_weak_explicit(least, &known, taken, memory_order_relaxed,
-                                                  memory_order_relaxed)) {
-    }
+    note_time(least, end - start);
     return true;
 }
 
@@ -396,7 +400,11 @@ static bool run_steps(const PlanRun *run) {
     _Atomic int64_t *timed = executable->step_ns;
     for (int i = 0, count = length(step); i < count; i++)
         if (!(timed ? run_timed(run, &step[i], &timed[i]) : run_step(run, &step[i]))) return false;
-    return write_mutations(run) && (device_is_host(executable->device) || launch_all(run));
+    if (!device_is_host(executable->device)) return write_mutations(run) && launch_all(run);
+    int64_t start = timed ? clock_ns() : 0;
+    bool written = write_mutations(run);
+    if (timed) note_time(&timed[length(step)], clock_ns() - start);
+    return written;
 }
 
 static bool run_all(const PlanRun *run) {

@@ -57,6 +57,10 @@ bool executable_generate(Executable *executable, Stop *stop);
 bool explain_wants_times(void);
 /* The shortest time of a step of the plan in milliseconds; negative without the option profile. */
 double executable_step_ms(const Executable *executable, int step);
+/* How many parts of inputs are copied from memory aside when all steps have run, where inputs do
+ * not overlap, and the bytes that this moves. Its time is that of the step behind the last one;
+ * 0: unknown. */
+int executable_copies(const Executable *executable, int64_t *bytes);
 
 /* Any number of threads may run one executable. inputs: tensors with the metas (and strides) of the
  * plan, on its device or, without dimensions, on the host. outputs[0 .. plan->output_count-1] get

@@ -88,6 +88,38 @@ static void steps(void **state) {
     cb_set_threads(0);
 }
 
+static cb_tensor *writes(cb_tensor *x) { /* what is read lies elsewhere in x */
+    return cb_assign(cb_slice(x, 0, 1, 64), cb_exp(cb_slice(x, 0, 0, 63)));
+}
+
+static cb_tensor *scales(cb_tensor *x, cb_tensor *y) {
+    cb_mul_(x, 2.0);
+    return cb_sum(y);
+}
+
+/* What a call takes behind its steps, in the text, and as a row. */
+static void copies(void **state) {
+    (void)state;
+    cb_set_option("profile", "1");
+    cb_function *fast = cb_compile(writes, VM);
+    cb_tensor *x = cb_ones(cb_dims(64, 64));
+    for (int i = 0; i < 2; i++) cb_call(fast, x);
+    char *text = cb_explain(fast), *summary = cb_explain_summary(fast);
+    char *copy = strstr(text, "    copy into 1 input, behind all steps: 32.3 KB\n      0");
+    if (!copy || !strstr(copy, "%), ")) FAIL("no copy in\n%s", text);
+    if (!strstr(summary, "32.3 KB copy into 1 input, behind all steps")) FAIL("%s", summary);
+    cb_free_text(text);
+    cb_free_text(summary);
+    cb_function_free(fast);
+    fast = cb_compile(scales, VM);
+    cb_call(fast, x, cb_ones(cb_dims(64)));
+    text = cb_explain(fast);
+    if (strstr(text, "copy into")) FAIL("%s", text);
+    cb_free_text(text);
+    cb_function_free(fast);
+    cb_set_option("profile", "0");
+}
+
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
 /* A compiler that fails is quoted; one that is not there is told of once. */
@@ -141,6 +173,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(captured_ops, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(steps, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(copies, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(compilers, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(no_kernels, open_scope, close_scope),
     };
