@@ -155,11 +155,31 @@ static Node *shifted_back(Graph *graph, const FunctionalValue *view, Node *base,
                     NULL);
 }
 
+/* The same views of one value, one after the other. */
+static bool same_views(const Recording *recording, int a, int b) {
+    while (a != b) {
+        const FunctionalValue *x = &recording->value[a], *y = &recording->value[b];
+        if (x->parent == NO_VALUE || y->parent == NO_VALUE || x->view != y->view) return false;
+        size_t words = x->view == OP_none ? 0 : (size_t)op_info(x->view)->word_count;
+        if (x->start != y->start || x->cut || y->cut) return false;
+        if (memcmp(x->attrs.word, y->attrs.word, sizeof *x->attrs.word * words)) return false;
+        a = x->parent, b = y->parent;
+    }
+    return true;
+}
+
+bool functional_wrote(const Recording *recording, int value) {
+    const FunctionalValue *root = &recording->value[recording->trace->value[value].root];
+    return root->version && root->wrote != NO_VALUE && same_views(recording, value, root->wrote);
+}
+
 Node *functional_node(Recording *recording, int value) {
     FunctionalValue *functional = &recording->value[value];
     if (functional->parent == NO_VALUE) return functional->node;
-    int version = recording->value[recording->trace->value[value].root].version;
+    int root = recording->trace->value[value].root, version = recording->value[root].version;
     if (functional->node && functional->version == version) return functional->node;
+    if (functional_wrote(recording, value) && !stands_apart(recording, value))
+        return recording->value[recording->value[root].wrote].node;
     Node *parent = functional_node(recording, functional->parent);
     parent = shifted(recording->graph, functional, parent);
     functional->node = parent;
@@ -475,15 +495,15 @@ bool functional_writable(const Recording *recording, int target) {
 }
 
 void functional_assign(Recording *recording, int target, const TraceOperand *operand) {
-    Node *value = fit(recording, target, operand);
+    Node *part = fit(recording, target, operand), *value = part;
     int at = target;
     if (node_numel(value) == 0) return; /* perhaps of a base that has elements */
     while (recording->value[at].parent != NO_VALUE) {
         const FunctionalValue *view = &recording->value[at];
         Node *base = functional_node(recording, view->parent);
-        Node *part = shifted(recording->graph, view, base);
-        part = write_view(recording->graph, view->view, &view->attrs, part, value);
-        value = shifted_back(recording->graph, view, base, part);
+        Node *now = shifted(recording->graph, view, base);
+        now = write_view(recording->graph, view->view, &view->attrs, now, value);
+        value = shifted_back(recording->graph, view, base, now);
         at = view->parent;
         check(value, "a write to a recorded view was refused");
     }
@@ -491,10 +511,16 @@ void functional_assign(Recording *recording, int target, const TraceOperand *ope
     bool followed = written->tracked || written->foreign; /* and goes on being so */
     /* Where nothing is followed: no gradient comes through what is written. */
     if (followed) value = set_apart(recording, value, false);
-    if (followed || functional_follows(recording, value))
-        value = call1(recording->graph, OP_detach, value);
+    bool history = followed || functional_follows(recording, value);
+    if (history) value = call1(recording->graph, OP_detach, value);
     recording->value[at].node = value;
     recording->value[at].version++;
+    bool shown = !history && at != target && !stands_apart(recording, target);
+    recording->value[at].wrote = shown ? target : NO_VALUE;
+    if (shown) {
+        recording->value[target].node = part;
+        recording->value[target].version = recording->value[at].version;
+    }
     if (written->tracked) add_leaf(recording, at);
     if (written->foreign) add_foreign(recording, at, value);
 }

@@ -24,6 +24,8 @@ typedef struct FunctionalValue {
     Node *start; /* where it begins, if an argument says so: attrs are of one at 0 behind it */
     Node *node;  /* of a root: its value now. Of a view: its value when the root's version was */
     int version; /* of a root: writes so far. Of a view: that of its node */
+    int wrote;   /* of a root: the view that the last write came through, which shows what that
+                  * wrote; NO_VALUE: a history, or the root itself */
     int input;   /* graph input number, or -1 */
     int leaf;    /* the first value that is the same leaf; itself where there is no other one */
     const History *history; /* of a leaf */
@@ -93,6 +95,8 @@ int functional_result(Recording *recording, Node *node);
 /* False where it shows an element of what it is a view of at several places: a write to one of them
  * is one to all of them, which the views between cannot say. */
 bool functional_writable(const Recording *recording, int target);
+/* Does the value show exactly what the last write to its root has written? */
+bool functional_wrote(const Recording *recording, int value);
 /* Of what apply_assign has found to fit. */
 void functional_assign(Recording *recording, int target, const TraceOperand *value);
 

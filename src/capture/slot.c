@@ -47,7 +47,7 @@ static int count_written(const Call *call, int v) {
 
 static bool costs_more(const Call *call, Op op, const Tensor *x) {
     int v = find_met(call, x), count = v == NO_VALUE ? 0 : count_written(call, v);
-    if (!count) return false;
+    if (!count || functional_wrote(call->recording, v)) return false;
     if (op_info(op)->autocast == AUTOCAST_LOWER) {
         const FunctionalValue *root = &call->recording->value[call->trace->value[v].root];
         return node_bytes(root->node) >= COPY_LEAST;

@@ -228,7 +228,30 @@ static bool pads_nothing(const Node *node) {
     return true;
 }
 
-static Node *simplify_join(Node *node) {
+/* Whether a write leaves nothing of one before it, which it is to the result of. One along another
+ * dim has all of this one's, which no part covers. */
+static bool covers(const Node *write, const Node *before) {
+    if (before->op != OP_slice_scatter) return false;
+    const int64_t *now = write->attrs->word, *then = before->attrs->word;
+    int64_t dim = now[ATTR_slice_scatter_dim];
+    int64_t first[2] = {now[ATTR_slice_scatter_start], then[ATTR_slice_scatter_start]};
+    int64_t step[2] = {now[ATTR_slice_scatter_step], then[ATTR_slice_scatter_step]};
+    int64_t count[2] = {write->input[1]->size[dim], before->input[1]->size[dim]};
+    if (first[0] == first[1] && step[0] == step[1] && count[0] == count[1]) return true;
+    return step[0] == 1 && first[0] <= first[1] &&
+           last_of(first[1], count[1], step[1]) < first[0] + count[0];
+}
+
+/* A source of the full size replaces everything, and any one what was written there before. */
+static Node *simplify_write(Graph *graph, Node *node) {
+    Node *x = node->input[0];
+    if (node_same_meta(x, node->input[1])) return node->input[1];
+    while (covers(node, x)) x = x->input[0];
+    if (x == node->input[0]) return node;
+    return graph_op(graph, OP_slice_scatter, (Node *[]){x, node->input[1]}, 2, node->attrs, NULL);
+}
+
+static Node *simplify_join(Graph *graph, Node *node) {
     Node *x = node->input[0];
     int64_t dim;
     switch (node->op) {
@@ -240,7 +263,8 @@ static Node *simplify_join(Node *node) {
         return node->input[1]->size[dim] ? node : x;
     case OP_dynamic_slice: /* all of it */
         return node_same_meta(x, node) ? x : node;
-    case OP_slice_scatter: /* a source of the full size replaces everything */
+    case OP_slice_scatter:
+        return simplify_write(graph, node);
     case OP_dynamic_slice_scatter:
         return node_same_meta(x, node->input[1]) ? node->input[1] : node;
     default:
@@ -280,7 +304,7 @@ Node *simplify_node(Graph *graph, Node *node) {
     case KIND_SCAN:
         return x->size[node->attrs->word[ATTR_along_dim]] <= 1 || !node_numel(x) ? x : node;
     case KIND_JOIN:
-        return simplify_join(node);
+        return simplify_join(graph, node);
     default:
         return node;
     }

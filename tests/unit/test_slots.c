@@ -383,6 +383,40 @@ static void parts_are_regions_by_any_views(void **state) {
         }
 }
 
+/* ---- what was written is read again ---------------------------------------------------------- */
+
+enum { SIDE = 300 };
+
+static int again;
+
+static cb_tensor *inside(cb_tensor *x, int row) {
+    return cb_slice(cb_slice(x, 0, row, row + SIDE - 2), 1, 1, SIDE - 1);
+}
+
+static cb_tensor *updates_twice(cb_tensor *x) {
+    cb_tensor *view = cb_mul_(inside(x, 1), 0.9);
+    if (again == 3) cb_assign(cb_slice(x, 0, 0, 4), cb_mul(cb_slice(x, 0, 2, 6), 2.0));
+    cb_add_(view, cb_sin(again ? inside(x, again == 2 ? 0 : 1) : view));
+    return x;
+}
+
+/* By the same view, by one that is made again, by another one, and behind another write. */
+static void what_was_written_is_read(void **state) {
+    (void)state;
+    for (again = 0; again < 4; again++) {
+        cb_function *fast = cb_compile(updates_twice);
+        cb_tensor *x = cb_sin(cb_reshape(cb_arange(0, SIDE * SIDE), cb_dims(SIDE, SIDE)));
+        cb_tensor *own = cb_clone(x);
+        for (int i = 0; i < 2; i++) {
+            assert_ptr_equal(cb_call(fast, x), x);
+            expect_tensor(x, updates_twice(own), 1e-5, 1e-5);
+        }
+        assert_int_equal(cb_stats(fast).breaks == 0, again < 2);
+        if (again < 2) assert_int_equal(cb_stats(fast).kernels, 1);
+        cb_function_free(fast);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reads_are_cut_off, open_scope, close_scope),
@@ -395,6 +429,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(constants_are_written, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(inputs_are_written_as_they_lie, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(weights_are_viewed_behind_it, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(what_was_written_is_read, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(kernels_are_cut_off, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(parts_are_regions_by_any_views, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(paths_part_behind_it, open_scope, close_scope),

@@ -1,0 +1,25 @@
+# Of writes, what a later one leaves nothing of is dropped: the same part, one within, every other
+# column. Not one that goes beyond, nor one along another dim.
+graph(p: f32[8, 8], q: f32[8, 8], r: f32[8, 8], v: f32[8, 2], w: f32[8, 4], x: f32[2, 8]) {
+  pp = slice_scatter(slice_scatter(p, v, 1, 3, 5), w, 1, 2, 6)
+  mutate p = slice_scatter(pp, exp(w), 1, 2, 6)
+  qq = slice_scatter(slice_scatter(q, w, 1, 0, 7, 2), exp(w), 1, 0, 7, 2)
+  mutate q = slice_scatter(qq, v, 1, 5, 7)
+  rr = slice_scatter(slice_scatter(r, w, 1, 2, 6), x, 0, 3, 5)
+  mutate r = slice_scatter(rr, v, 1, 2, 4)
+  return
+}
+--- graph
+graph(arg0: f32[8, 8], arg1: f32[8, 8], arg2: f32[8, 8], arg3: f32[8, 2], arg4: f32[8, 4], arg5: f32[2, 8]) {
+  exp = exp(arg4)
+  slice_scatter = slice_scatter(arg0, exp, dim=1, start=2, end=6)
+  slice_scatter_1 = slice_scatter(arg1, exp, dim=1, end=7, step=2)
+  slice_scatter_2 = slice_scatter(slice_scatter_1, arg3, dim=1, start=5, end=7)
+  slice_scatter_3 = slice_scatter(arg2, arg4, dim=1, start=2, end=6)
+  slice_scatter_4 = slice_scatter(slice_scatter_3, arg5, dim=0, start=3, end=5)
+  slice_scatter_5 = slice_scatter(slice_scatter_4, arg3, dim=1, start=2, end=4)
+  mutate arg0 = slice_scatter
+  mutate arg1 = slice_scatter_2
+  mutate arg2 = slice_scatter_5
+  return
+}
