@@ -183,7 +183,6 @@ static bool see_reader(const WriteSearch *f, Overwriting *o, const Node *node) {
 static bool see_readers(const WriteSearch *f, Overwriting *o) {
     for (int i = 0; i < length(o->memory->beside); i++) {
         const PartRead *part = &o->memory->beside[i];
-        f->seen[part->view->id] = f->number;
         if (!is_beside(o, part) && !comes_before(f, o, part->view)) return false;
     }
     push(f->s->arena, o->depends, o->written->base);

@@ -116,6 +116,14 @@ static cb_tensor *by_both(cb_tensor *y, cb_tensor *x) {
     return g[1] ? cb_add(cb_mul(g[0], 10), g[1]) : g[0];
 }
 
+/* By what the call computed, which is one graph, and then to what is outside. */
+static cb_tensor *by_a_result_and_beyond(cb_tensor *y, cb_tensor *x) {
+    cb_tensor *z = cb_mul(cb_mul(y, x), u), *l = cb_sum(cb_mul(z, z)), *g = NULL;
+    cb_grad(l, NULL, &z, 1, &g);
+    cb_backward(l, NULL);
+    return g;
+}
+
 typedef enum Follows { /* it goes on from the history */
                        FOLLOWS_NOT,
                        FOLLOWS_IN_ITS_RESULT,
@@ -148,6 +156,7 @@ static const ForeignProgram programs[] = {
     {by_a_leaf, FOLLOWS_OVER_GRAPHS},
     {by_both, FOLLOWS_OVER_GRAPHS},
     {as_a_seed_of_graphs, FOLLOWS_BY_THE_TAPE},
+    {by_a_result_and_beyond, FOLLOWS_BY_THE_TAPE},
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 

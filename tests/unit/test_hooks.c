@@ -165,6 +165,13 @@ static cb_tensor *on_a_result_and_back(cb_tensor *x) {
     return cb_detach(y);
 }
 
+/* What was computed from it before has no history. */
+static cb_tensor *behind_what_is_detached(cb_tensor *x) {
+    cb_tensor *y = cb_exp(cb_mul(x, w)), *seen = cb_detach(y), *most = cb_amax(seen, -1, true);
+    cb_register_hook(y, doubles, &two);
+    return cb_mul(cb_tanh(cb_div(y, most)), v);
+}
+
 static cb_tensor *on_a_leaf(cb_tensor *x) {
     cb_tensor *y = cb_exp(cb_mul(x, w));
     int number = cb_register_hook(v, doubles, &two);
@@ -187,6 +194,25 @@ static cb_tensor *on_what_was_gone_over(cb_tensor *x) {
     double size = x == kept ? cb_item(loss) : 2;
     cb_register_hook(y, doubles, &two);
     return cb_mul(cb_tanh(y), size);
+}
+
+/* Nothing that came of it lives, so it is left with its segment, and has nothing to go back
+ * over. */
+static cb_tensor *on_what_is_left(cb_tensor *x) {
+    cb_tensor *y = cb_exp(cb_mul(x, w));
+    cb_scope_open();
+    cb_backward(cb_sum(cb_mul(y, v)), NULL);
+    cb_scope_close();
+    cb_register_hook(y, doubles, &two);
+    return cb_tanh(y);
+}
+
+/* It has a history outside, since the hook has it run op by op. */
+static cb_tensor *on_what_it_returns(cb_tensor *x) {
+    cb_tensor *y = cb_exp(cb_mul(x, w)), *loss = cb_sum(cb_mul(y, v));
+    cb_backward(loss, NULL);
+    if (cb_item(loss) > -1) cb_register_hook(y, doubles, &two);
+    return y;
 }
 
 typedef struct HookCourse {
@@ -234,9 +260,18 @@ static void expect_near(double got, double wanted) {
 static void as_eager(void **state) {
     (void)state;
     static cb_function_1 *const program[] = {
-        forward,   trains,        asks_by_a_leaf,       on_a_result, on_a_result_and_back,
-        on_a_leaf, behind_others, on_what_was_gone_over};
-    for (int k = 0; k < 8; k++)
+        forward,
+        trains,
+        asks_by_a_leaf,
+        on_a_result,
+        on_a_result_and_back,
+        behind_what_is_detached, /* of which none runs eagerly */
+        on_a_leaf,
+        behind_others,
+        on_what_was_gone_over,
+        on_what_is_left,
+        on_what_it_returns};
+    for (int k = 0; k < 11; k++)
         for (int way = 0; way < 2; way++) {
             cb_function *fast = cb_compile(program[k], way ? VM ", dynamic=1" : VM);
             HookCourse wanted = run(program[k], NULL), got = run(program[k], fast);
@@ -247,7 +282,7 @@ static void as_eager(void **state) {
             }
             assert_int_equal(got.hooked, wanted.hooked);
             expect_near(got.sum, wanted.sum);
-            assert_int_equal(cb_stats(fast).eager_calls, k < 5 ? 0 : CALLS);
+            assert_int_equal(cb_stats(fast).eager_calls, k < 6 ? 0 : CALLS);
             cb_function_free(fast);
         }
 }

@@ -13,6 +13,8 @@
  * run on ordered integers (order_f32), which any compiler turns into vector code that keeps NaN. */
 #include "codegen/c/kernel.h"
 
+#include <string.h>
+
 /* ---- names and types ---------------------------------------------------------------------- */
 
 static bool is_extreme(const Expr *x) { return reduce_chooses(x->imm.i); }
@@ -164,9 +166,12 @@ void c_accumulate(CKernel *c, const Expr *x, int pass) {
     emit_line(e, "%s = %s;", name.text, combined(c, x, name, term));
 }
 
-/* The row that combines says "a + b": OpenMP says "+". */
+/* The row that combines says "a + b": OpenMP says "+", and knows it of these. */
 static const char *clause(CKernel *c, const Expr *x, int pass) {
-    char operator[2] = {op_info(x->imm.i)->value[2]};
+    const char *row = op_info(x->imm.i)->value;
+    char operator[2] = {row[2]};
+    bool known = row[1] == ' ' && strchr("+*&|", row[2]) && row[3] == ' ';
+    check(is_extreme(x) || known, "OpenMP has no operator of \"%s\"", row);
     const char *word = is_extreme(x) ? is_high(x) ? "max" : "min" : operator;
     return arena_format(c->e.arena, " reduction(%s:%s)", word, target_name(c, x, pass).text);
 }
