@@ -299,9 +299,29 @@ static bool print_other(const char *name, Guess *guess) {
     return false;
 }
 
+/* What PyTorch has another name for. */
+static const struct {
+    const char *name, *ours;
+} names_there[] = {
+    {"bmm", "matmul"},           {"mm", "matmul"},   {"mv", "matmul"},
+    {"dot", "matmul"},           {"max", "amax"},    {"min", "amin"},
+    {"copy_", "assign"},         {"zero_", "fill_"}, {"scatter_reduce", "scatter_add"},
+    {"median", "sort"},          {"concat", "cat"},  {"index_add", "scatter_add"},
+    {"take_along_dim", "gather"}};
+
+static const char *name_here(const char *name) {
+    for (size_t i = 0; i < sizeof names_there / sizeof *names_there; i++) {
+        if (strcmp(names_there[i].name, name) != 0) continue;
+        printf("%s of PyTorch is cb_%s here\n\n", name, names_there[i].ours);
+        return names_there[i].ours;
+    }
+    return name;
+}
+
 static int print_op(const char *name) {
     char signature[256];
     if (!strncmp(name, "cb_", 3)) name += 3;
+    name = name_here(name);
     Guess guess = guess_begin(name);
     if (print_other(name, &guess)) return STATUS_OK;
     for (Op op = OP_none; op < OP_COUNT; op++) {

@@ -89,11 +89,15 @@ CB_API cb_status cb_clip_grad_value_(cb_tensor *const *tensors, int count, doubl
  *
  *   LinearLR            start_factor=1/3, end_factor=1, total_iters=5: the warm-up
  *   StepLR              step_size, gamma=0.1
+ *   ExponentialLR       gamma
  *   CosineAnnealingLR   T_max, eta_min=0
  *   OneCycleLR          max_lr, total_steps, pct_start=0.3, anneal_linear=False, div_factor=25,
  *                       final_div_factor=1e4, three_phase=False; momentum stays as it is
  *   ReduceLROnPlateau   factor=0.1, patience=10, threshold=1e-4, cooldown=0, min_lr=0, eps=1e-8,
  *                       maximize=False (mode="max"), absolute=False (threshold_mode="abs")
+ *
+ * Others are a call of cb_optimizer_set_lr in each step: lr * lambda(n) as LambdaLR, or lr * gamma
+ * in the steps of a list as MultiStepLR.
  *
  * Arguments that PyTorch refuses are refused: factor >= 1, or a start_factor above 1; unlike there,
  * negative ones too (eta_min, gamma, patience) and a cooldown that is no whole number up to 2^53. A

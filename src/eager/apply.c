@@ -229,7 +229,8 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
     Tensor *x = value->tensor;
     bool tensor = value->kind == CB_OPERAND_TENSOR;
     if (!target || (tensor && !x)) {
-        fail(CB_ERR_ARGUMENT, "%s: %s is NULL", write_name(), target ? "the value" : "the target");
+        fail(CB_ERR_ARGUMENT, "%s: %s", write_name(),
+             target ? "the value is NULL; a number is written by cb_fill_" : "the target is NULL");
         return NULL;
     }
     bool known = target->dtype >= 0 && (!tensor || x->dtype >= 0);

@@ -211,8 +211,9 @@ bool tape_refuses_untracked(const char *what) {
 
 bool tape_refuses_write(bool target) {
     fail(CB_ERR_ARGUMENT,
-         "%s: %s requires a gradient, and a write in place has none: compute a "
-         "new tensor, or write between cb_no_grad_open and cb_no_grad_close",
+         "%s: %s requires a gradient, and a write in place has none: compute a new tensor "
+         "(cb_slice_scatter, cb_where, cb_stack), or write between cb_no_grad_open and "
+         "cb_no_grad_close",
          write_name(), target ? "the target" : "the value");
     return false;
 }

@@ -9,6 +9,7 @@
  *
  *     root  StepLR, step_size, gamma, last_epoch, base_lrs
  *           _schedulers  1 LinearLR, milestone, start_factor, ...     by cb_schedule_then */
+#include "base/guess.h"
 #include "base/memory.h"
 #include "train/train.h"
 
@@ -32,6 +33,11 @@ static double linear_curve(const TrainArguments *arguments, double base, double 
 static double step_curve(const TrainArguments *arguments, double base, double lr, double n) {
     (void)base;
     return n == 0 || fmod(n, ARG("step_size")) != 0 ? lr : lr * ARG("gamma");
+}
+
+static double exponential_curve(const TrainArguments *arguments, double base, double lr, double n) {
+    (void)base;
+    return n == 0 ? lr : lr * ARG("gamma");
 }
 
 static double cosine(double from, double to, double share) {
@@ -76,6 +82,7 @@ static const struct {
 } curves[] = {
     {"LinearLR", "start_factor=0.3333333333333333, end_factor=1, total_iters=5", linear_curve},
     {"StepLR", "step_size, gamma=0.1", step_curve},
+    {"ExponentialLR", "gamma", exponential_curve},
     {"CosineAnnealingLR", "T_max, eta_min=0", cosine_curve},
     {"OneCycleLR",
      "max_lr, total_steps, pct_start=0.3, anneal_linear=False, div_factor=25, "
@@ -111,7 +118,10 @@ static bool schedule_lives(const cb_schedule *schedule, const char *what) {
 }
 
 static bool stage_make(ScheduleStage *stage, const char *name, const char *text) {
+    Guess guess = guess_begin(name ? name : "");
+    char meant[GUESS_BYTES];
     for (size_t i = 0; name && i < sizeof curves / sizeof *curves; i++) {
+        guess_try(&guess, curves[i].name);
         if (strcmp(curves[i].name, name)) continue;
         *stage = (ScheduleStage){.arguments = arguments_of(curves[i].name, curves[i].arguments),
                                  .curve = curves[i].curve};
@@ -119,9 +129,9 @@ static bool stage_make(ScheduleStage *stage, const char *name, const char *text)
                arguments_within(&stage->arguments);
     }
     fail(CB_ERR_ARGUMENT,
-         "there is no schedule '%s': LinearLR, StepLR, CosineAnnealingLR, "
-         "OneCycleLR, ReduceLROnPlateau",
-         name ? name : "NULL");
+         "there is no schedule '%s': LinearLR, StepLR, ExponentialLR, CosineAnnealingLR, "
+         "OneCycleLR, ReduceLROnPlateau; others are cb_optimizer_set_lr in each step%s",
+         name ? name : "NULL", guess_text(&guess, meant));
     return false;
 }
 

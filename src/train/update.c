@@ -5,6 +5,7 @@
  * Ordinary ops, in the order of PyTorch's single tensor code, so that the numbers round alike; what
  * depends on the step alone is computed once for a group, in f64 as PyTorch's Python does. A
  * failure gives NULL, which every op hands on. */
+#include "base/guess.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -252,10 +253,14 @@ static const Kind kinds[] = {
 };
 
 const Kind *kind_find(const char *name) {
-    for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
+    Guess guess = guess_begin(name ? name : "");
+    char meant[GUESS_BYTES];
+    for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++) {
+        guess_try(&guess, kinds[i].name);
         if (!strcmp(kinds[i].name, name)) return &kinds[i];
+    }
     fail(CB_ERR_ARGUMENT,
-         "there is no optimizer '%s': SGD, Adam, AdamW, Adagrad, RMSprop, Lion, Muon",
-         name ? name : "NULL");
+         "there is no optimizer '%s': SGD, Adam, AdamW, Adagrad, RMSprop, Lion, Muon%s",
+         name ? name : "NULL", guess_text(&guess, meant));
     return NULL;
 }

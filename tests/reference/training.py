@@ -148,12 +148,12 @@ CHAINS = [
     ([('StepLR', 'step_size=5, gamma=0.5'), NONE], 0, 7, 3), ([('LinearLR', 'start_factor=0.2, end_factor=0.7, total_iters=9'), NONE], 0, 4, 6), ([('CosineAnnealingLR', 'T_max=7, eta_min=0.02'), NONE], 0, 3, -1),
     ([('CosineAnnealingLR', 'T_max=40'), NONE], 0, 9, 5), ([('OneCycleLR', 'max_lr=0.7, total_steps=24'), NONE], 0, 7, -1), ([('OneCycleLR', 'max_lr=0.7, total_steps=30, div_factor=10'), ('CosineAnnealingLR', 'T_max=3')], 0, -1, -1),
     ([('LinearLR', 'start_factor=0.1, total_iters=4'), ('CosineAnnealingLR', 'T_max=5')], 6, 3, -1), ([('StepLR', 'step_size=2, gamma=0.5'), ('LinearLR', 'start_factor=0.3, total_iters=5')], 7, 9, -1),
-    ([('CosineAnnealingLR', 'T_max=4'), ('StepLR', 'step_size=3, gamma=0.5')], 5, 2, 8), ([('ReduceLROnPlateau', 'patience=1, factor=0.5'), ('StepLR', 'step_size=4, gamma=0.9')], 0, 8, 2),
+    ([('CosineAnnealingLR', 'T_max=4'), ('StepLR', 'step_size=3, gamma=0.5')], 5, 2, 8), ([('ExponentialLR', 'gamma=0.9'), NONE], 0, 7, 3), ([('ReduceLROnPlateau', 'patience=1, factor=0.5'), ('StepLR', 'step_size=4, gamma=0.9')], 0, 8, 2),
 ]
 
 SCHEDULES = [
     [(0, 'LinearLR', '')], [(0, 'LinearLR', 'start_factor=0.1, end_factor=0.8, total_iters=10')], [(0, 'StepLR', 'step_size=7')], [(0, 'StepLR', 'step_size=5, gamma=0.5')],
-    [(0, 'CosineAnnealingLR', 'T_max=20')], [(0, 'CosineAnnealingLR', 'T_max=9, eta_min=0.1')],
+    [(0, 'CosineAnnealingLR', 'T_max=20')], [(0, 'CosineAnnealingLR', 'T_max=9, eta_min=0.1')], [(0, 'ExponentialLR', 'gamma=0.8')],
     [(0, 'OneCycleLR', 'max_lr=0.7, total_steps=24')], [(0, 'OneCycleLR', 'max_lr=0.7, total_steps=24, pct_start=0.4, anneal_linear=True, three_phase=True, div_factor=10')],
     [(0, 'LinearLR', 'start_factor=0.01, total_iters=4'), (4, 'CosineAnnealingLR', 'T_max=20')],
 ]

@@ -68,7 +68,7 @@ static void writes_are_refused(void **state) {
     (void)state;
     cb_tensor *x = cb_ones(cb_dims(2, 3)), *whole = cb_ones(cb_dims(2), CB_I64);
     REFUSED(cb_assign(NULL, x), "assign: the target is NULL");
-    REFUSED(cb_assign(x, NULL), "assign: the value is NULL");
+    REFUSED(cb_assign(x, NULL), "assign: the value is NULL; a number is written by cb_fill_");
     REFUSED(cb_assign(x, whole), "assign: i64[2] does not broadcast to f32[2, 3]");
     REFUSED(cb_assign(whole, x), "assign: f32[2, 3] does not broadcast to i64[2]");
     REFUSED(cb_assign(cb_expand(cb_ones(cb_dims(1, 3)), cb_dims(2, 3)), x), "dimension 0 of the");

@@ -385,7 +385,7 @@ static void tied_parameters_count_once(void **state) {
 static void refusals(void **state) {
     (void)state;
     static const char *const made[][3] = {
-        {"Adma", NULL, "there is no optimizer 'Adma'"},
+        {"Adma", NULL, "Lion, Muon; did you mean 'Adam'?"},
         {"SGD", "lr=", "SGD: 'lr' needs a value"},
         {"SGD", "lr=1e-3x", "needs a value"},
         {"SGD", "lr=0.1 momentum=0.9", "needs a value"},
@@ -419,6 +419,7 @@ static void refusals(void **state) {
     static const char *const schedules[][3] = {
         {"StepLR", NULL, "StepLR needs step_size"},
         {"Cosine", NULL, "there is no schedule 'Cosine'"},
+        {"StepsLR", "step_size=1", "in each step; did you mean 'StepLR'?"},
         {"CosineAnnealingLR", "T_max=0", "T_max is 0, and has to be finite and above 0"},
         {"StepLR", "step_size=0", "step_size is 0"},
         {"LinearLR", "start_factor=0", "start_factor is 0, and has to be above 0 and at most 1"},
