@@ -13,6 +13,7 @@
 #include "jit/generate.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/round.h"
 #include "codegen/c/c.h"
 #include "jit/family.h"
 #include <pthread.h>
@@ -22,6 +23,7 @@
 enum {
     FILE_WEIGHT = 1500,
     COMPILERS = 2,
+    KINDS = 4,           /* of files */
     SMALL_POINTS = 4096, /* a number that is an argument costs nothing there that one sees */
     SHARED_LEAST = 3,    /* kernels that differ in numbers become one function */
     SHARED_LARGE = 8,    /* the same of larger ones, which differ in no size */
@@ -237,28 +239,52 @@ static void share_functions(Kernels *kernels) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+static bool is_written(const Kernels *kernels, int k) {
+    return kernels->code_of[k] == k && !kernels->function[k];
+}
+
+static bool has_arguments(const Kernels *kernels, int k) {
+    return kernels->keeps_families || (kernels->family && kernels->family[k].holes.argument);
+}
+
 /* Files are of kernels with arguments, or without, and of slight ones, or others. */
-static void put_in_file(Kernels *kernels, int k, int *open_file) {
+static int kind_of(const Kernels *kernels, int k) {
+    return has_arguments(kernels, k) + 2 * kernels->slight[k];
+}
+
+/* By kind, what a file of it holds: as much as any other one, and the compilers are done at
+ * once. */
+static void share_weight(const Kernels *kernels, int64_t weight[KINDS]) {
+    for (int k = 0; k < length(kernels->plan->kernel); k++)
+        if (is_written(kernels, k))
+            weight[kind_of(kernels, k)] += length(kernels->plan->kernel[k]->expr);
+    for (int kind = 0; kind < KINDS; kind++)
+        if (weight[kind] > FILE_WEIGHT)
+            weight[kind] /= round_up(divide_up(weight[kind], FILE_WEIGHT), COMPILERS);
+}
+
+static void put_in_file(Kernels *kernels, int k, const int64_t weight[KINDS],
+                        int open_file[KINDS]) {
     const Kernel *kernel = kernels->plan->kernel[k];
-    const Holes *holes = kernels->family ? &kernels->family[k].holes : NULL;
-    bool open = kernels->keeps_families || (holes && holes->argument);
-    int kind = open + 2 * kernels->slight[k], f = open_file[kind];
-    if (f < 0 || kernels->file[f].weight >= FILE_WEIGHT) {
+    int kind = kind_of(kernels, k), f = open_file[kind];
+    if (f < 0 || kernels->file[f].weight >= weight[kind]) {
         f = open_file[kind] = length(kernels->file);
         push(kernels->arena, kernels->file, (File){.slight = kernels->slight[k]});
     }
     File *file = &kernels->file[f];
     push(kernels->arena, file->kernel, kernel);
     push(kernels->arena, file->name, kernel->name);
-    if (open) push(kernels->arena, file->holes, *holes);
+    if (has_arguments(kernels, k)) push(kernels->arena, file->holes, kernels->family[k].holes);
     file->weight += length(kernel->expr);
     kernels->file_of[k] = f;
 }
 
 static void make_files(Kernels *kernels) {
-    int open_file[4] = {-1, -1, -1, -1};
+    int open_file[KINDS] = {-1, -1, -1, -1};
+    int64_t weight[KINDS] = {0};
+    share_weight(kernels, weight);
     for (int k = 0; k < length(kernels->plan->kernel); k++)
-        if (kernels->code_of[k] == k && !kernels->function[k]) put_in_file(kernels, k, open_file);
+        if (is_written(kernels, k)) put_in_file(kernels, k, weight, open_file);
     for (int i = 0; i < length(kernels->file); i++) {
         File *file = &kernels->file[i];
         file->source = buffer_new(kernels->arena);

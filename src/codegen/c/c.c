@@ -24,6 +24,7 @@
 
 enum {
     TURN_ROWS = 128,  /* most rows of a block of a transposition */
+    LINE_LANES = 16,  /* of f32; what has narrower elements has some left, which come in halves */
     NARROW_LANES = 64 /* of a vector of bytes: all wider values take several vectors then */
 };
 
@@ -67,6 +68,21 @@ static void decompose(CKernel *c, bool chunked) {
     emit_coordinates(e, kernel->outer_count, point, "const int64_t a");
 }
 
+static bool tiled(const CKernel *c) { return c->shape == SHAPE_NESTED || c->shape == SHAPE_ARRAY; }
+
+/* Whether a thread begins and ends at whole lines, so that the compiler sees that no loop over
+ * lanes has elements left: their code would be most of the kernel's, and of its compile time. Not
+ * where nothing is folded: an epilogue is run on what is there of a product, no element more; nor
+ * in code that may serve other sizes. */
+static bool has_whole_lines(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    if (!tiled(c) || c->turns || c->slab || c_weaves(c) || !c->inner_count) return false;
+    if (c->e.usage->holes) return false;
+    const Axis *lane = &kernel->axis[c->e.lane_axis];
+    bool cut = c->edge && c->piece_axis == c->e.lane_axis;
+    return !cut && !lane->varies && lane->size % LINE_LANES == 0;
+}
+
 /* n: lanes of this block, within its run along the last outer axis, and within one piece. */
 static void count_lanes(CKernel *c, bool chunked) {
     Emit *e = &c->e;
@@ -86,11 +102,11 @@ static void count_lanes(CKernel *c, bool chunked) {
         emit_line(e, "const int n = run < %lld ? 1 : %lld;", (long long)c->lanes,
                   (long long)c->lanes);
     else
-        emit_line(e, "const int n = run < %lld ? (int)run : %lld;", (long long)c->lanes,
-                  (long long)c->lanes);
+        emit_line(e,
+                  has_whole_lines(c) ? "const int n = (run < %lld ? (int)run : %lld) & -%d;"
+                                     : "const int n = run < %lld ? (int)run : %lld;",
+                  (long long)c->lanes, (long long)c->lanes, LINE_LANES);
 }
-
-static bool tiled(const CKernel *c) { return c->shape == SHAPE_NESTED || c->shape == SHAPE_ARRAY; }
 
 /* No block has lanes of two pieces. */
 static void end_before(CKernel *c, int64_t edge) {
@@ -142,6 +158,9 @@ static Mark open_items(CKernel *c, bool chunked) {
     int axes = e->kernel->outer_count;
     long long slab = (long long)c->slab;
     if (slab) emit_line(e, "low = (low + %lld) / %lld * %lld;", slab - 1, slab, slab);
+    if (has_whole_lines(c))
+        emit_line(e, "low = (low + %d) & -%d, high = (high + %d) & -%d;", LINE_LANES - 1,
+                  LINE_LANES, LINE_LANES - 1, LINE_LANES);
     if (counts_on(c)) emit_coordinates(e, axes, "low", "int64_t at");
     emit_open(e, "for (int64_t item = low; item < high;%s)", tiled(c) ? "" : " item++");
     if (c->turns) open_turns(c);
