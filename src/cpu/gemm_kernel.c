@@ -16,7 +16,11 @@
 #define EACH_ROW EACH_6
 #endif
 
-enum { AHEAD = 4096 }; /* bytes between what a tile reads of b and what it asks for */
+enum {
+    AHEAD = 4096,                     /* bytes between what a tile reads of b and asks for */
+    PACK_AHEAD = 16,                  /* of k, the same where rows are packed */
+    PACK_PART = TILE_ROWS > 8 ? 8 : 4 /* lanes, copied at once */
+};
 
 #define ELEMENT float
 #define NAME(x) x##_f32

@@ -298,23 +298,31 @@ static void NAME(pack_four)(ELEMENT *out, const ELEMENT *in, int64_t lane_stride
     for (; i < k; i++, out += width) out[0] = r0[i], out[1] = r1[i], out[2] = r2[i], out[3] = r3[i];
 }
 
+/* Lanes side by side: whole vectors of a full panel, else parts of some, the last of which may
+ * overlap the one before it. From one k to the next it is a row of the matrix, whose lines nobody
+ * has asked for yet. */
 static void NAME(pack_rows)(ELEMENT *out, const ELEMENT *in, int lanes, int width, int64_t k,
                             int64_t k_stride) {
-    if (lanes == COLUMNS && width == COLUMNS) {
-        for (; k > 0; k--, in += k_stride, out += COLUMNS) {
-            Vector low = ((const Loose *)in)[0], high = ((const Loose *)in)[1];
-            ((Loose *)out)[0] = low, ((Loose *)out)[1] = high;
-        }
-        return;
+    for (; k > 0; k--, in += k_stride, out += width) {
+        const ELEMENT *ahead = k > PACK_AHEAD ? in + PACK_AHEAD * k_stride : in;
+        __builtin_prefetch(ahead), __builtin_prefetch(ahead + lanes - 1);
+        int j = 0, rest = lanes - PACK_PART;
+        if (lanes == COLUMNS)
+            for (; j < COLUMNS; j += LANES) *(Loose *)(out + j) = *(const Loose *)(in + j);
+        for (; j <= rest; j += PACK_PART)
+            memcpy(out + j, in + j, PACK_PART * sizeof(ELEMENT));
+        if (rest >= 0 && j < lanes)
+            memcpy(out + rest, in + rest, PACK_PART * sizeof(ELEMENT));
+        else
+            for (; j < lanes; j++) out[j] = in[j];
     }
-    for (; k > 0; k--, in += k_stride, out += width)
-        for (int j = 0; j < lanes; j++) out[j] = in[j];
 }
 
 static void NAME(pack)(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride,
                        int lanes, int width, int64_t k) {
     ELEMENT *out = panel;
     const ELEMENT *in = matrix;
+    if (lanes < width) memset(out, 0, (size_t)(k * width) * sizeof(ELEMENT));
     if (lane_stride == 1) {
         NAME(pack_rows)(out, in, lanes, width, k, k_stride);
     } else {
@@ -330,9 +338,6 @@ static void NAME(pack)(void *panel, const void *matrix, int64_t lane_stride, int
                 for (int j = lane; j < lanes; j++)
                     out[i * width + j] = in[j * lane_stride + i * k_stride];
     }
-    if (lanes < width)
-        for (int64_t i = 0; i < k; i++)
-            for (int j = lanes; j < width; j++) out[i * width + j] = 0;
 }
 
 /* ---- matrix times vector ---- */
