@@ -42,13 +42,21 @@ static int64_t taps_of(const ConvolutionTask *s) {
     return s->channels / s->groups * s->kernel[1] * s->kernel[2];
 }
 
-static void copy_line(char *to, const char *from, int64_t count, int64_t stride, int64_t element) {
-    if (stride == 1) {
-        memcpy(to, from, (size_t)(count * element));
-        return;
+#define COPY_APART(name, type)                                                                     \
+    static void name(type *restrict to, const type *restrict from, int64_t count,                  \
+                     int64_t stride) {                                                             \
+        for (int64_t i = 0; i < count; i++) to[i] = from[i * stride];                              \
     }
-    for (int64_t i = 0; i < count; i++)
-        memcpy(to + i * element, from + i * stride * element, (size_t)element);
+COPY_APART(copy_apart_f32, float)
+COPY_APART(copy_apart_f64, double)
+
+static void copy_line(char *to, const char *from, int64_t count, int64_t stride, int64_t element) {
+    if (stride == 1)
+        memcpy(to, from, (size_t)(count * element));
+    else if (element == sizeof(float))
+        copy_apart_f32((float *)(void *)to, (const float *)(const void *)from, count, stride);
+    else
+        copy_apart_f64((double *)(void *)to, (const double *)(const void *)from, count, stride);
 }
 
 /* [out channel][channel][position of the kernel] */

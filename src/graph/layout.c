@@ -11,13 +11,15 @@
  * appear right there. So a whole network has transposes at its edges, most of which are views of
  * its inputs.
  *
- * A graph with fewer than LEAST convolutions is left alone: the edges would cost more. */
+ * A graph with fewer than LEAST convolutions is left alone: the edges would cost more. So is a
+ * convolution of fewer channels than make a vector, a filter of a picture: positions are the lanes
+ * of those, channels first (cpu/conv_planes.c). */
 #include "graph/call.h"
 #include "graph/rewrite.h"
 
 #include <string.h>
 
-enum { LEAST = 3 };
+enum { LEAST = 3, LANES = 8 };
 
 typedef struct Spelling { /* the last spelling; node NULL: there is none */
     Node *node;
@@ -76,9 +78,16 @@ static void reorder(const int64_t *size, const int *perm, int rank, int64_t *out
 
 /* ---- convolutions ------------------------------------------------------------------------- */
 
+/* Whether it may be spelled last, and wins by it. */
+static bool has_lanes(const Node *node) {
+    if (node->op != OP_convolution || node->attrs->word[ATTR_convolution_channels_last])
+        return false;
+    return node->input[0]->size[1] >= LANES || node->size[1] >= LANES;
+}
+
 static bool convolution(Layout *l, const Node *old) {
     int perm[CB_MAX_RANK] = {0, old->rank - 1};
-    if (old->attrs->word[ATTR_convolution_channels_last]) return false;
+    if (!has_lanes(old)) return false;
     for (int i = 2; i < old->rank; i++) perm[i] = i - 1;
     Attrs attrs = *old->attrs;
     attrs.word[ATTR_convolution_channels_last] = true;
@@ -238,7 +247,7 @@ static void rebuild(Layout *l, Node *old) {
 void pass_layout(Graph *graph, Budget *budget) {
     Node **order = graph_order(graph);
     int convolutions = 0;
-    for (int i = 0; i < length(order); i++) convolutions += order[i]->op == OP_convolution;
+    for (int i = 0; i < length(order); i++) convolutions += has_lanes(order[i]);
     if (convolutions < LEAST || !budget_spend(budget)) return;
     Origin origin = graph->origin;
     Layout l = {.graph = graph};

@@ -431,7 +431,7 @@ static void test_no_budget(void **state) {
         {pass_freeze, "graph(x: f32[2, 4], w: f32[4, 3], s: f32[3]) {\n return matmul(x, w * s)\n}",
          true},
         {pass_layout,
-         "graph(x: f32[1, 2, 9, 9], w: f32[2, 2, 3, 3]) {\n y = convolution(x, w)\n"
+         "graph(x: f32[1, 8, 9, 9], w: f32[8, 8, 3, 3]) {\n y = convolution(x, w)\n"
          " mutate x = x * 2\n return convolution(convolution(y, w), w)\n}",
          false},
     };

@@ -60,10 +60,10 @@ static void values_in_bf16(void **state) {
 }
 
 /* Networks of three convolutions, which run channels-last, against the same run as written. */
-#define WEIGHT(start, end) "reshape(slice(w, 0, " #start ", " #end "), [4, 4, 3, 3])"
-#define CONV(x) "conv2d(" x ", " WEIGHT(100, 244) ", slice(v, 0, 0, 4), padding=1)"
+#define WEIGHT(start, end) "reshape(slice(w, 0, " #start ", " #end "), [8, 8, 3, 3])"
+#define CONV(x) "conv2d(" x ", " WEIGHT(100, 676) ", slice(v, 0, 0, 8), padding=1)"
 #define TWICE(x) CONV("relu(" CONV(x) ")")
-#define IMAGE "reshape(slice(x, 0, 0, 512), [2, 4, 8, 8])"
+#define IMAGE "reshape(x, [2, 8, 8, 8])"
 
 static const char *const networks[] = {
     TWICE(CONV(IMAGE)),
@@ -73,13 +73,13 @@ static const char *const networks[] = {
     "flatten(adaptive_avg_pool2d(" TWICE(CONV(IMAGE)) ", [2, 3]), 1)",
     "matmul(flatten(adaptive_max_pool2d(" TWICE(
         CONV(IMAGE)) ", 2), 1), reshape(slice(v, 0, 0, 64), "
-                     "[16, 4]))",
+                     "[32, 2]))",
     "concat(" TWICE(CONV(IMAGE)) ", " IMAGE ", 1) * 0.5",
     "concat(" IMAGE ", " TWICE(CONV(IMAGE)) ", -1)",
     "softmax(" TWICE(CONV(IMAGE)) ", 1)",
-    "batch_norm(" TWICE(CONV(IMAGE)) ", weight=slice(v, 0, 0, 4), training=true)",
+    "batch_norm(" TWICE(CONV(IMAGE)) ", weight=slice(v, 0, 0, 8), training=true)",
     "group_norm(" TWICE(CONV(IMAGE)) ", 2)",
-    "layer_norm(permute(" TWICE(CONV(IMAGE)) ", [0, 2, 3, 1]), [4])",
+    "layer_norm(permute(" TWICE(CONV(IMAGE)) ", [0, 2, 3, 1]), [8])",
     "interpolate(" TWICE(CONV(IMAGE)) ", [5, 11], linear=true)",
     "interpolate(" TWICE(CONV(IMAGE)) ", scale_factor=2)",
     "flip(slice(" TWICE(CONV(IMAGE)) ", 1, 1, 4), [0, 3])",
@@ -88,13 +88,11 @@ static const char *const networks[] = {
     "amax(" TWICE(CONV(IMAGE)) ", [0, 3], true)",
     "where(" TWICE(CONV(IMAGE)) " > 0, reshape(slice(v, 0, 0, 64), [8, 8]), 1)",
     "pad(" TWICE(CONV(IMAGE)) ", [1, 2, 0, 1, 1, 0], 0.5)",
-    "conv_transpose2d(" TWICE(CONV(IMAGE)) ", " WEIGHT(200, 344) ", stride=2)",
+    "conv_transpose2d(" TWICE(CONV(IMAGE)) ", " WEIGHT(200, 776) ", stride=2)",
     "permute(" TWICE(CONV(IMAGE)) ", [3, 1, 0, 2])",
-    "conv1d(conv1d(conv1d(reshape(slice(x, 0, 0, 128), [2, 4, 16]), reshape(slice(w, 0, 0, 16), "
-    "[4, "
-    "4, 1])), reshape(slice(w, 0, 0, 12), [4, 1, 3]), groups=4), reshape(slice(w, 0, 0, 32), [4, "
-    "4, "
-    "2]), stride=3)",
+    "conv1d(conv1d(conv1d(reshape(slice(x, 0, 0, 256), [2, 8, 16]), reshape(slice(w, 0, 0, 64), "
+    "[8, 8, 1])), reshape(slice(w, 0, 0, 24), [8, 1, 3]), groups=8), "
+    "reshape(slice(w, 0, 0, 128), [8, 8, 2]), stride=3)",
 };
 
 static void channels_last_changes_nothing(void **state) {
