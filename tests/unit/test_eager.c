@@ -309,7 +309,8 @@ static void in_place_takes_no_memory(void **state) {
     cb_tensor *x = cb_full(cb_dims(2048, 2048), -1.0), *inside = cb_slice(x, 1, 1, 2047);
     int64_t peak = cb_memory().peak_bytes;
     assert_true(cb_memory().live_bytes > peak - (1 << 20));
-    if (strcmp(cb_get_option("device"), "cpu")) peak *= 3; /* where a launch may fail behind others */
+    if (strcmp(cb_get_option("device"), "cpu"))
+        peak *= 3; /* where a launch may fail behind others */
     cb_add_(cb_mul_(x, 3.0), cb_full(cb_dims(2048), 1.0));
     cb_relu_(cb_sub_(inside, 2.0));
     assert_true(cb_memory().peak_bytes < peak + (1 << 20));
