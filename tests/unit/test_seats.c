@@ -75,7 +75,8 @@ static void shells_are_gone(void **state) {
             char made[64];
             assert_int_equal(cb_rank(older[k]), -1);
             snprintf(made, sizeof made, "made at test_seats.c:%d and freed at %s", stolen_at,
-                     k == round || k < 2 ? "test_seats.c:" : "the end of an earlier call");
+                     POISONS || k == round || k < 2 ? "test_seats.c:"
+                                                    : "the end of an earlier call");
             assert_non_null(strstr(cb_error(), made));
             cb_clear_error();
             assert_true(k == round || older[k] != older[round]);
