@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/option.h"
 #include "eager/eager.h"
+#include "eager/tape.h"
 #include <string.h>
 
 enum { LOCAL_TENSORS = 128, LOCAL_NUMBERS = 8 };
@@ -83,8 +84,28 @@ static bool run_with(const Entry *entry, Tensor *const *value, const int64_t *ar
     return done;
 }
 
+/* What it writes to, too, is not: that comes twice. */
+static bool is_written(const Entry *entry, Tensor *const *value, const Tensor *x) {
+    for (int i = 0; i < entry->mutated_count; i++)
+        if (value[entry->mutated[i]]->storage == x->storage) return true;
+    return false;
+}
+
+/* For the checkpoint whose function calls it; false with an error. */
+static bool values_read(const Entry *entry, Tensor *const *value) {
+    bool done = true;
+    for (int i = 0; i < entry->mutated_count; i++)
+        checkpoint_writes(value[entry->mutated[i]]->storage);
+    for (int v = 0; v < length(entry->trace->value) && done; v++) {
+        const Tensor *x = entry->trace->value[v].kind == VALUE_IS_RESULT ? NULL : value[v];
+        if (x && !is_written(entry, value, x)) done = checkpoint_reads(x);
+    }
+    return done;
+}
+
 bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
                Tensor **graph_output) {
+    if (checkpoint_current() && !values_read(entry, value)) return false;
     if (entry->executable && strchr(option_text(OPTION_dump), 'r')) dump_run(entry);
     if (!job_is_idle(&entry->job)) worker_continue();
     Number local[LOCAL_NUMBERS], *number = local;

@@ -6,6 +6,7 @@
  *     apply(OP_transpose, {x: f32[2, 3]}, {0, 1}) -> f32[3, 2], strides [1, 3], x's storage */
 #include "eager/apply.h"
 #include "eager/anomaly.h"
+#include "eager/checkpoint.h"
 #include "eager/eager.h"
 #include "eager/tape.h"
 #include "tensor/thread.h"
@@ -54,10 +55,10 @@ static bool operands_real(Op op, const cb_operand *input, int input_count) {
 }
 
 /* For the checkpoint whose function runs; false with an error. */
-static bool operands_read(const cb_operand *input, int input_count) {
+static bool operands_read(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     bool done = true;
     for (int i = 0; i < input_count && done; i++)
-        if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor)
+        if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor && !norm_moves(op, attrs, i))
             done = checkpoint_reads(input[i].tensor);
     return done;
 }
@@ -122,7 +123,7 @@ static __attribute__((noinline)) Tensor *apply_now(Op op, const cb_operand *inpu
     Tracer *tracer = thread_state.tracer;
     if (tracer) return tracer->apply(tracer, op, input, input_count, attrs);
     if (!operands_real(op, input, input_count)) return NULL;
-    if (thread_state.checkpoint && !operands_read(input, input_count)) return NULL;
+    if (thread_state.checkpoint && !operands_read(op, input, input_count, attrs)) return NULL;
     if (tape_follows(input, input_count)) return compute_recorded(op, input, input_count, attrs);
     return compute(op, input, input_count, attrs);
 }
@@ -244,7 +245,7 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
         return NULL;
     }
     if (thread_state.checkpoint && !checkpoint_writes(target->storage)) return target;
-    if (tensor && thread_state.checkpoint && !checkpoint_reads(x)) return NULL;
+    if (tensor && checkpoint_of(target->storage) && !checkpoint_reads(x)) return NULL;
     if (!write_recorded(target, value) || !eager_assign(target, value)) return NULL;
     storage_written(target->storage);
     return target;
@@ -270,7 +271,7 @@ Tensor *apply_into(Tensor *target, Op op, const cb_operand *input, int input_cou
         return NULL;
     if (thread_state.checkpoint) {
         if (!checkpoint_writes(target->storage)) return target;
-        if (!operands_read(input, input_count)) return NULL;
+        if (!operands_read(op, input, input_count, &attrs_none)) return NULL;
     }
     if (!eager_into(target, op, input, input_count)) return NULL;
     storage_written(target->storage);
@@ -394,12 +395,23 @@ static bool takes_in_place(cb_operand *input, int count) {
     return true;
 }
 
+/* In a checkpoint what changes a tensor from before is done once, with all that it reads. *once: it
+ * was. False with an error. */
+static bool meets_checkpoint(Op op, const cb_operand *input, int count, bool *once) {
+    const Storage *storage = input->tensor->storage;
+    *once = !checkpoint_writes(storage);
+    return *once || !checkpoint_of(storage) || operands_read(op, input, count, &attrs_none);
+}
+
 /* The op's own errors come first, and have its name. */
 static __attribute__((noinline)) cb_tensor *in_place(const char *name, Op op, cb_tensor *x,
                                                      cb_operand y, int count) {
     cb_operand input[] = {cb_operand_tensor(x), y};
     cb_tensor *result;
+    bool once = false;
     if (takes_in_place(input, count)) {
+        if (thread_state.checkpoint && !meets_checkpoint(op, input, count, &once)) return NULL;
+        if (once) return x;
         Tensor *now = eager_in_place(op, input, count);
         if (now == input->tensor) return x;
         result = tensor_out(now);

@@ -20,6 +20,8 @@ Tensor *apply_into(Tensor *target, Op op, const cb_operand *input, int input_cou
 
 /* A call as users make it: the op, and what it writes to besides (running.c). The statistics
  * of x by channel that a norm moves its running ones towards; false with an error. */
+/* Whether input i of the op is a statistic that it moves, and does not read. */
+bool norm_moves(Op op, const Attrs *attrs, int i);
 Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs);
 bool norm_statistics(Op op, Tensor *x, Tensor **mean, Tensor **var);
 Tensor *apply_call(Op op, const cb_operand *input, int input_count, const Attrs *attrs);

@@ -48,7 +48,7 @@ static TapeNode *drop(Checkpoint *checkpoint, TapeNode *first) {
             if (input->node) first = tape_drop(input->node, first);
         }
         for (int i = 0; i < checkpoint->read_count; i++)
-            storage_release(checkpoint->read[i].storage);
+            if (checkpoint->read[i].storage) storage_release(checkpoint->read[i].storage);
         if (outer) outer->record[checkpoint->place].inner = NULL;
         memory_free(checkpoint->record);
         memory_free(checkpoint->read);
@@ -130,7 +130,7 @@ void checkpoint_save(Saved *saved, const Tensor *x) {
 
 static CheckpointRead *find_read(const Checkpoint *checkpoint, const Storage *storage) {
     for (int i = checkpoint->read_count - 1; i >= 0; i--)
-        if (checkpoint->read[i].storage == storage) return &checkpoint->read[i];
+        if (checkpoint->read[i].serial == storage->serial) return &checkpoint->read[i];
     return NULL;
 }
 
@@ -144,27 +144,19 @@ static bool add_read(Checkpoint *checkpoint, Storage *storage) {
         grow(checkpoint->read, checkpoint->read_count, &checkpoint->read_capacity, sizeof *grown);
     if (!grown) return false;
     checkpoint->read = grown;
-    grown[checkpoint->read_count++] = (CheckpointRead){.storage = storage_retain(storage),
-                                                       .version = storage_version(storage),
-                                                       .site = site_current()};
+    grown[checkpoint->read_count++] =
+        (CheckpointRead){.storage = checkpoint_of(storage) ? NULL : storage_retain(storage),
+                         .serial = storage->serial,
+                         .version = storage_version(storage),
+                         .site = site_current()};
     return true;
 }
 
 bool checkpoint_reads(const Tensor *x) {
-    Checkpoint *checkpoint = checkpoint_current();
-    if (!checkpoint || !x->storage || checkpoint_of(x->storage)) return true;
-    for (; checkpoint && !checkpoint->again; checkpoint = checkpoint->outer)
-        if (!add_read(checkpoint, x->storage)) return false;
+    if (!x->storage) return true;
+    for (Checkpoint *c = checkpoint_current(); c && !c->again; c = c->outer)
+        if (x->storage->serial < c->born && !add_read(c, x->storage)) return false;
     return true;
-}
-
-void checkpoint_reads_not(const Tensor *x) {
-    for (Checkpoint *c = checkpoint_current(); c; c = c->outer) {
-        CheckpointRead *read = find_read(c, x->storage);
-        if (!read) continue;
-        storage_release(read->storage);
-        *read = c->read[--c->read_count];
-    }
 }
 
 static void fail_changed(const Checkpoint *checkpoint, const CheckpointRead *read) {
@@ -172,7 +164,7 @@ static void fail_changed(const Checkpoint *checkpoint, const CheckpointRead *rea
     site_format(checkpoint->site, of, sizeof of);
     site_format(read->site, by, sizeof by);
     for (int i = 0; i < checkpoint->input_count; i++)
-        if (checkpoint->input[i].saved.storage == read->storage)
+        if (read->storage && checkpoint->input[i].saved.storage == read->storage)
             snprintf(what, sizeof what, "input %d", i);
     fail(CB_ERR_ARGUMENT,
          "backward: %s, which the function of the checkpoint at %s reads at %s, was modified in "
@@ -183,17 +175,29 @@ static void fail_changed(const Checkpoint *checkpoint, const CheckpointRead *rea
 bool checkpoint_reads_hold(const Checkpoint *checkpoint) {
     for (int i = 0; i < checkpoint->read_count; i++) {
         const CheckpointRead *read = &checkpoint->read[i];
-        if (!read->changed && storage_version(read->storage) == read->version) continue;
+        bool changed = read->storage && storage_version(read->storage) != read->version;
+        if (!read->changed && !changed) continue;
         fail_changed(checkpoint, read);
         return false;
     }
     return true;
 }
 
+/* Those within have read it as it was. */
+static void note_write(Checkpoint *checkpoint, const Storage *storage) {
+    for (int i = 0; i < checkpoint->record_count; i++) {
+        const Checkpoint *inner = checkpoint->record[i].inner;
+        CheckpointRead *read = inner ? find_read(inner, storage) : NULL;
+        if (read) read->changed = true;
+    }
+}
+
 bool checkpoint_writes(const Storage *storage) {
     const Checkpoint *again = NULL;
-    for (const Checkpoint *c = checkpoint_current(); c; c = c->outer)
+    for (Checkpoint *c = checkpoint_current(); c; c = c->outer) {
         if (c->again) again = c;
+        if (!c->again && storage->serial >= c->born) note_write(c, storage);
+    }
     return !again || storage->serial >= again->born;
 }
 

@@ -21,12 +21,12 @@ typedef struct CheckpointInput {
     Saved saved;
 } CheckpointInput;
 
-/* What its ops read of what was there before: held, with the version that it had. */
+/* What its ops read of what was there before, with the version that it had. */
 typedef struct CheckpointRead {
-    Storage *storage;
-    uint64_t version;
+    Storage *storage; /* held; NULL: it was made in the run of one around */
+    uint64_t serial, version;
     Site site;
-    bool changed; /* it was read with several */
+    bool changed; /* it was read with several, or that run has written to it since */
 } CheckpointRead;
 
 /* Held by the nodes that were recorded in it, and by the checkpoints within. */

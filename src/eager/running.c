@@ -32,6 +32,11 @@ bool norm_statistics(Op op, Tensor *x, Tensor **mean, Tensor **var) {
     return *mean && *var;
 }
 
+bool norm_moves(Op op, const Attrs *attrs, int i) {
+    return (op == OP_batch_norm || op == OP_instance_norm) && (i == MEAN || i == VAR) &&
+           attrs->word[ATTR_batch_norm_training];
+}
+
 static bool move(Tensor *value, Tensor *towards, double momentum) {
     return (cb_assign)(value, op_lerp(value, towards, momentum));
 }
@@ -51,7 +56,5 @@ Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs
     cb_no_grad_close();
     cb_scope_close();
     checkpoint_set(checkpoint);
-    checkpoint_reads_not(running_mean);
-    checkpoint_reads_not(running_var);
     return moved ? y : NULL;
 }

@@ -80,10 +80,9 @@ static inline HistoryKind tape_kind(const Tensor *x, bool wanted) {
 }
 
 /* For the thread's checkpoint, where it has one (checkpoint.h). An op reads x: false with an error.
- * What was read of x does not count. A write to what was there before the function ran again is
+ * A write to what was there before the function ran again is
  * not done twice: may it be done? It runs again: what it does besides was done. */
 bool checkpoint_reads(const Tensor *x);
-void checkpoint_reads_not(const Tensor *x);
 bool checkpoint_writes(const Storage *storage);
 bool checkpoint_is_again(void);
 

@@ -1,5 +1,6 @@
 /* cb_checkpoint: programs with it and with plain calls in its place, whose values, gradients and
  * draws are the same bits; what is kept meanwhile, and what is refused. */
+#include "elements.h"
 #include "fixture.h"
 
 #include <math.h>
@@ -489,10 +490,66 @@ static void refusals(void **state) {
     REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "a tensor from outside");
 }
 
+/* What another run would read otherwise, by whichever way it reads it. */
+
+static cb_tensor *outside, *own;
+static cb_function *compiled_read;
+
+static cb_tensor *doubled(cb_tensor *x) { return cb_mul(x, 2.0); }
+
+static int reads(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    cb_tensor *h = outside;
+    if (how == 0) h = cb_add_(cb_zeros(cb_dims(WIDTH)), outside);
+    if (how == 1) h = cb_call(compiled_read, outside);
+    if (how == 2 || how == 6) h = cb_relu(outside);
+    if (how == 2) cb_batch_norm(x[0], outside, v, NULL, NULL, true, 0.5, 1e-5);
+    if (how == 3) cb_assign(h = cb_zeros(cb_dims(WIDTH)), outside);
+    if (how == 4 || how == 5) cb_add_(outside, 1.0); /* is done once, and alone reads nothing */
+    if (how == 4) h = cb_full(cb_dims(WIDTH), 3.0);
+    y[0] = cb_mul(cb_exp(x[0]), how == 5 ? cb_mul(h, 1.0) : h);
+    return 1;
+}
+
+static int writes_behind(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    cb_free(own);
+    outside = own = cb_keep(cb_ones(cb_dims(WIDTH)));
+    y[0] = part(reads, NULL, x[0]);
+    cb_fill_(outside, 9.0);
+    return 1;
+}
+
+static void reads_of_what_changed(void **state) {
+    (void)state;
+    plainly = false;
+    compiled_read = cb_compile(doubled);
+    v = cb_ones(cb_dims(WIDTH));
+    for (how = 0; how < 6; how++) {
+        outside = cb_ones(cb_dims(WIDTH));
+        cb_tensor *x = leaf(cb_dims(ROWS, WIDTH)), *y = part(reads, NULL, x);
+        assert_non_null(y);
+        if (how < 2 || how == 3) cb_fill_(outside, 9.0);
+        if (how < 4)
+            REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "a tensor from outside");
+        else
+            assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+        if (how < 4) continue;
+        expect_tensor(cb_tensor_grad(x), y, 1e-6, 1e-6); /* the gradient of exp(x) * h */
+        assert_true(cb_item(cb_amax(outside)) == 2);
+    }
+    how = 6; /* of what the one around makes */
+    cb_tensor *y = part(writes_behind, NULL, leaf(cb_dims(ROWS, WIDTH)));
+    REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "a tensor from outside");
+    cb_free(own);
+    cb_function_free(compiled_read);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(compiled_peak),     TEST(memory),    TEST(same_as_without),  TEST(compiled_around),
-        TEST(kept_in_one_graph), TEST(runs_once), TEST(another_function), TEST(refusals),
+        TEST(compiled_peak),         TEST(memory),    TEST(same_as_without),  TEST(compiled_around),
+        TEST(kept_in_one_graph),     TEST(runs_once), TEST(another_function), TEST(refusals),
+        TEST(reads_of_what_changed),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
