@@ -132,6 +132,31 @@ static void gradients_go_over_it(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *writes_unseen(cb_tensor *weight, cb_tensor *cache) {
+    cb_tensor *key = cb_mul(weight, 0.5), *part = cb_slice(cache, 1, position, position + 1);
+    cb_no_grad_open();
+    cb_assign(part, key);
+    cb_no_grad_close();
+    return cb_sum(cb_mul(cb_slice(cache, 1, position, position + 1), cb_add(weight, 1.0)));
+}
+
+/* What is read where that was written has no history, whatever was written had. */
+static void written_without_gradients(void **state) {
+    (void)state;
+    position = 4;
+    cb_function *fast = cb_compile(writes_unseen, "backend=vm");
+    cb_tensor *weight = filled(1, 0.3);
+    cb_requires_grad_(weight, true);
+    for (int call = 0; call < 3; call++) {
+        cb_tensor *cache = filled(ROWS, 0.1);
+        cb_zero_grad(weight);
+        cb_tensor *loss = call ? cb_call(fast, weight, cache) : writes_unseen(weight, cache);
+        assert_int_equal(cb_backward(loss, NULL), CB_OK);
+        expect_tensor(cb_tensor_grad(weight), cb_mul(cb_detach(weight), 0.5), 1e-6, 1e-6);
+    }
+    cb_function_free(fast);
+}
+
 /* Behind the write another op may come: that is another trace. */
 static void paths_part_behind_it(void **state) {
     (void)state;
@@ -423,6 +448,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(replays_are_cut_there, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(small_ones_and_fullgraph_are_not, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(gradients_go_over_it, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(written_without_gradients, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(many_slots_are_regions, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(hundreds_of_slots_are_regions, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(what_many_slots_give_is_read, open_scope, close_scope),
