@@ -49,6 +49,7 @@ static void each_slot_comes_back(void **state) {
         assert_int_equal(spare(), before);
     }
     assert_true(seats() > 16);
+    assert_int_equal(cb_stats(f).graphs, 1);
     cb_function_free(f);
     cb_free(weight);
 }
@@ -82,6 +83,10 @@ static void shells_are_gone(void **state) {
             assert_true(k == round || older[k] != older[round]);
         }
     }
+    seats_give_back(&thread_state);
+    assert_int_equal(cb_rank(older[2]), -1);
+    assert_true(POISONS || strstr(cb_error(), "freed long ago")); /* and the slot tells no more */
+    cb_clear_error();
     cb_function_free(f);
 }
 
