@@ -99,6 +99,35 @@ static bool holds_same_order(Merge *m) {
     return domain_total(&m->domain) <= machine->small || form_of(scan->trial, machine) == FORM_TILE;
 }
 
+enum { MOST_SWEEPS = 2 }; /* of what is not kept: the largest one and the sum of softmax */
+
+/* How many folds of the kernel read one another, in a chain. */
+static int sweeps_of(const Schedule *s, const Kernel *kernel) {
+    int most = 0, *sweep = arena_zalloc(s->arena, sizeof *sweep * (size_t)length(kernel->expr));
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        for (int k = 0; k < e->input_count; k++)
+            if (sweep[e->input[k]->id] > sweep[i]) sweep[i] = sweep[e->input[k]->id];
+        sweep[i] += e->op == EX_reduce;
+        if (sweep[i] > most) most = sweep[i];
+    }
+    return most;
+}
+
+/* A row is kept from one sweep to the next where it is short and nobody shares it; else each sweep
+ * begins at what is in memory. */
+static bool holds_few_sweeps(Merge *m) {
+    const Group *a = m->a, *b = m->b;
+    const DeviceMachine *machine = m->schedule->machine;
+    bool folds = has_fold(a) && has_fold(b) && a->trial && b->trial && !m->sinks;
+    if (!folds || !(elements_pass(m, a, b) || elements_pass(m, b, a))) return true;
+    int64_t rows = domain_outer(&m->domain), row = domain_total(&m->domain) / rows;
+    int sweeps = sweeps_of(m->schedule, a->trial) + sweeps_of(m->schedule, b->trial);
+    bool split = rows < machine->rows_busy && row >= machine->chunk;
+    bool kept = !split && sweeps * row * (int64_t)sizeof(float) <= ROW_CACHE_BYTES / 2;
+    return kept || sweeps <= MOST_SWEEPS;
+}
+
 static int size_of(const Group *group) { return group->trial ? length(group->trial->expr) : 0; }
 
 static bool holds_small_enough(Merge *m) {

@@ -110,6 +110,14 @@ static void reductions_share_a_kernel_by_their_split(void **state) {
          "other_split "},
         {"graph(x: f32[64, 96]) { a = cumsum(x, dim=1)\n b = sum(x, dim=[0])\n return a, b }", 2,
          "other_split "},
+        /* Sweeps of long rows begin anew, those of short ones are kept. */
+        {"graph(x: f32[16384]) { a = x - amax(x, dim=[0])\n b = a - amax(a, dim=[0])\n"
+         " c = b - amax(b, dim=[0])\n return c - amax(c, dim=[0]) }",
+         2, "many_sweeps many_sweeps cycle "},
+        {"graph(x: f32[9, 512]) { a = x - amax(x, dim=[1], keepdim=true)\n"
+         " b = a - amax(a, dim=[1], keepdim=true)\n c = b - amax(b, dim=[1], keepdim=true)\n"
+         " return c - amax(c, dim=[1], keepdim=true) }",
+         1, ""},
         /* In order and by vectors, unless rows are few or lanes go across them. */
         {"graph(x: f32[64, 96]) { a = cumsum(x, dim=1)\n b = sum(x, dim=[1])\n return a, b }", 2,
          "other_order "},
