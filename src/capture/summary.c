@@ -70,6 +70,12 @@ void function_counts(Function *function, Buffer *out) {
 
 /* ---- reasons --------------------------------------------------------------------------------- */
 
+static void put_indented_line(const char *label, const char *text, Buffer *out) {
+    Buffer line = buffer_new(out->arena);
+    putf(&line, "    %s%.*s", label, (int)strcspn(text, "\n"), text);
+    put_line(out, &line, 6);
+}
+
 static void put_note(const Note *note, Buffer *out) {
     Buffer line = buffer_new(out->arena);
     const ReasonInfo *info = reason_info(note->reason);
@@ -78,10 +84,8 @@ static void put_note(const Note *note, Buffer *out) {
     if (note->count > 1) putf(&line, ", %lld times", (long long)note->count);
     putf(&line, ": %s", info->text);
     put_line(out, &line, 4);
-    if (!*note->detail) return;
-    line = buffer_new(out->arena);
-    putf(&line, "    %.*s", (int)strcspn(note->detail, "\n"), note->detail);
-    put_line(out, &line, 6);
+    if (*note->detail) put_indented_line("", note->detail, out);
+    if (*info->hint) put_indented_line("hint: ", info->hint, out);
 }
 
 static void put_notes(Function *function, Buffer *out) {

@@ -136,6 +136,23 @@ static void no_kernels(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *asks(cb_tensor *x) { return cb_mul(x, cb_item(cb_sum(x)) > 0 ? 2.0 : 3.0); }
+
+/* Both texts say what helps, the short one in lines of the screen. */
+static void hints(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(asks, VM);
+    assert_non_null(cb_call(fast, ramp(2, 3)));
+    char *text = cb_explain(fast), *summary = cb_explain_summary(fast);
+    expect_line(
+        text, "    hint: return the tensor and read it after the call, or keep the choice on the");
+    expect_line(summary,
+                "    hint: return the tensor and read it after the call, or keep the choice on\n");
+    cb_free_text(text);
+    cb_free_text(summary);
+    cb_function_free(fast);
+}
+
 static void compilers(void **state) {
     (void)state;
     char path[64], before[256];
@@ -176,6 +193,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(copies, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(compilers, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(no_kernels, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(hints, open_scope, close_scope),
     };
     return run_counted(tests);
 }
