@@ -11,6 +11,7 @@
  * checkpoint, and a function that does something else is found at the first op that differs. */
 #include "eager/checkpoint.h"
 
+#include "base/map.h"
 #include "base/memory.h"
 #include "op/custom.h"
 #include "tensor/tracer.h"
@@ -52,6 +53,7 @@ static TapeNode *drop(Checkpoint *checkpoint, TapeNode *first) {
         if (outer) outer->record[checkpoint->place].inner = NULL;
         memory_free(checkpoint->record);
         memory_free(checkpoint->read);
+        memory_free(checkpoint->read_seat);
         memory_free(checkpoint);
         checkpoint = outer;
     }
@@ -128,23 +130,49 @@ void checkpoint_save(Saved *saved, const Tensor *x) {
 
 /* ---- what is read ---------------------------------------------------------------------------- */
 
+/* Where it stands, or would. */
+static int *seat_of(const Checkpoint *checkpoint, uint64_t serial) {
+    int last = 2 * checkpoint->read_capacity - 1, at = (int)hash_mix(serial, 0) & last;
+    int *seat = checkpoint->read_seat;
+    while (seat[at] && checkpoint->read[seat[at] - 1].serial != serial) at = (at + 1) & last;
+    return &seat[at];
+}
+
 static CheckpointRead *find_read(const Checkpoint *checkpoint, const Storage *storage) {
-    for (int i = checkpoint->read_count - 1; i >= 0; i--)
-        if (checkpoint->read[i].serial == storage->serial) return &checkpoint->read[i];
-    return NULL;
+    int seat = checkpoint->read_count ? *seat_of(checkpoint, storage->serial) : 0;
+    return seat ? &checkpoint->read[seat - 1] : NULL;
+}
+
+/* Room for one more; false with an error. */
+static bool grow_reads(Checkpoint *checkpoint) {
+    int before = checkpoint->read_capacity;
+    CheckpointRead *grown =
+        grow(checkpoint->read, checkpoint->read_count, &checkpoint->read_capacity, sizeof *grown);
+    if (grown) checkpoint->read = grown;
+    if (!grown || checkpoint->read_capacity == before) return grown;
+    size_t bytes = 2 * sizeof(int) * (size_t)checkpoint->read_capacity;
+    int *seat = memory_zalloc(bytes);
+    if (!seat) {
+        checkpoint->read_capacity = before; /* which the table is for */
+        fail_memory(bytes);
+        return false;
+    }
+    memory_free(checkpoint->read_seat);
+    checkpoint->read_seat = seat;
+    for (int i = 0; i < checkpoint->read_count; i++)
+        *seat_of(checkpoint, checkpoint->read[i].serial) = i + 1;
+    return true;
 }
 
 static bool add_read(Checkpoint *checkpoint, Storage *storage) {
-    CheckpointRead *read = find_read(checkpoint, storage), *grown;
+    CheckpointRead *read = find_read(checkpoint, storage);
     if (read) {
         read->changed |= read->version != storage_version(storage);
         return true;
     }
-    grown =
-        grow(checkpoint->read, checkpoint->read_count, &checkpoint->read_capacity, sizeof *grown);
-    if (!grown) return false;
-    checkpoint->read = grown;
-    grown[checkpoint->read_count++] =
+    if (!grow_reads(checkpoint)) return false;
+    *seat_of(checkpoint, storage->serial) = checkpoint->read_count + 1;
+    checkpoint->read[checkpoint->read_count++] =
         (CheckpointRead){.storage = checkpoint_of(storage) ? NULL : storage_retain(storage),
                          .serial = storage->serial,
                          .version = storage_version(storage),

@@ -47,6 +47,7 @@ struct Checkpoint {
     int record_count, record_capacity, read_count, read_capacity;
     CheckpointRecord *record;
     CheckpointRead *read;
+    int *read_seat; /* a table by serial, twice as large as read: 1 + the number of one, or 0 */
     Checkpoint *next; /* among those that a walk has filled */
     int input_count;
     CheckpointInput input[];
