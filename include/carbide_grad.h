@@ -91,8 +91,10 @@ CB_API void cb_remove_hook(cb_tensor *x, int number); /* nothing where it is gon
  * same order, or going back is an error that names both; so is a tensor from outside that it reads,
  * and that was written to since. What it did besides is not done twice: writes in place to tensors
  * from before the call, running statistics (which PyTorch moves twice), gradients that it adds to
- * leaves, hooks that it registers. Writes through pointers, effects of operations of your own
- * and whatever compiled functions inside of it write to are. */
+ * leaves, hooks that it registers, whose numbers it is given again. Writes through pointers,
+ * effects of operations of your own and whatever compiled functions inside of it write to are.
+ * Compiled functions inside of it run as graphs, or op by op where they break: ask for values
+ * outside. */
 CB_API cb_tensor *cb_checkpoint(cb_function_n *function, void *user, cb_tensor *const *inputs,
                                 int count); /* the first result; NULL with an error, or of none */
 /* All results; how many, or a negative status, also where they are more than capacity. */

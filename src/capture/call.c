@@ -239,6 +239,10 @@ void call_op_failed(Call *call) {
 
 bool call_event(Call *call, Reason reason) {
     if (!call->at) return true;
+    if (checkpoint_current()) { /* whose other runs do the same, whatever is compiled by then */
+        atomic_store(&call->function->breaks_again, true);
+        return call_break(call, REASON_checkpoint_breaks, reason_info(reason)->text);
+    }
     if (call->mode == CALL_REPLAYS && !call_at_event(call)) return !call->failed;
     char why[DETAIL_BYTES];
     if (call->mode == CALL_RECORDS && !joint_may_follow(call->recording) &&

@@ -162,6 +162,7 @@ static __attribute__((noinline, cold)) void forget(Function *function, uint64_t 
         atomic_store(&function->eager, REASON_NONE);
         atomic_store(&function->keeps_history, false);
         atomic_store(&function->follows_inputs, false);
+        atomic_store(&function->breaks_again, false);
         atomic_store(&function->reset, reset);
     }
     lock_give(function_lock(function));
@@ -232,8 +233,7 @@ static void say_before(Function *function, char *out, size_t bytes) {
 }
 
 /* While gradients are recorded, op by op. */
-static int call_recorded(Function *function, Tensor *const *input, int input_count,
-                         Tensor **output) {
+static void note_gradients(Function *function, Tensor *const *input, int input_count) {
     char name[32], what[400];
     int i = find_history(input, input_count);
     snprintf(name, sizeof name, "input %d", i);
@@ -242,7 +242,24 @@ static int call_recorded(Function *function, Tensor *const *input, int input_cou
     else
         say_before(function, what, sizeof what);
     function_note(function, REASON_gradients, site_current(), "%s", what);
-    return call_eagerly(function, input, input_count, output);
+}
+
+/* A call runs op by op, whatever is compiled. */
+static bool runs_plainly(Function *function, Tensor *const *input, int input_count,
+                         int64_t calls_before) {
+    bool gradients = tape_in_use() && needs_tape(function, input, input_count);
+    bool breaks = !gradients && checkpoint_current() &&
+                  atomic_load_explicit(&function->breaks_again, memory_order_relaxed);
+    if (gradients) note_gradients(function, input, input_count);
+    if (breaks)
+        function_note(function, REASON_checkpoint_breaks, site_current(), "as in a call before");
+    if (gradients || breaks) return true;
+    /* Its own backend calls it, which compiles for it. */
+    bool compiles = atomic_load_explicit(&function->maker, memory_order_relaxed) == &thread_state;
+    bool plain = compiles || !stance_runs(function, calls_before);
+    if (plain && !compiles && !atomic_load_explicit(&function->eager, memory_order_relaxed))
+        function_note(function, REASON_asked_eager, site_current(), "%s", "");
+    return plain;
 }
 
 static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output) {
@@ -251,17 +268,13 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
     uint64_t reset = atomic_load_explicit(&resets, memory_order_relaxed);
     if (atomic_load_explicit(&function->reset, memory_order_acquire) != reset)
         forget(function, reset);
-    if (tape_in_use() && needs_tape(function, input, input_count))
-        return call_recorded(function, input, input_count, output);
-    /* Its own backend calls it, which compiles for it. */
-    bool compiles = atomic_load_explicit(&function->maker, memory_order_relaxed) == &thread_state;
-    if (compiles || !stance_runs(function, before)) {
-        if (!compiles && !atomic_load_explicit(&function->eager, memory_order_relaxed))
-            function_note(function, REASON_asked_eager, site_current(), "%s", "");
-        return call_eagerly(function, input, input_count, output);
+    int plain; /* in a checkpoint's function that runs again: as it was in the first run */
+    if (!checkpoint_told(&plain)) {
+        plain = runs_plainly(function, input, input_count, before);
+        if (!checkpoint_tell(plain)) return cb_error_status();
     }
-    bool eager = false;
-    int count = call_compiled(function, input, input_count, output, &eager);
+    bool eager = plain;
+    int count = plain ? 0 : call_compiled(function, input, input_count, output, &eager);
     return eager ? call_eagerly(function, input, input_count, output) : count;
 }
 

@@ -41,7 +41,7 @@ static void begin(CheckpointRun *run, Checkpoint *checkpoint, RunKind kind) {
     if (!checkpoint) return;
     run->before = checkpoint_set(checkpoint);
     checkpoint->born = serial_above();
-    checkpoint->at = 0;
+    checkpoint->at = checkpoint->answers_met = 0;
     checkpoint->again = checkpoint->filling = kind != RUNS_FIRST;
     if (kind != RUNS_AGAIN) return;
     run->own = checkpoint->random;

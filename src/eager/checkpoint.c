@@ -54,6 +54,7 @@ static TapeNode *drop(Checkpoint *checkpoint, TapeNode *first) {
         memory_free(checkpoint->record);
         memory_free(checkpoint->read);
         memory_free(checkpoint->read_seat);
+        memory_free(checkpoint->answer);
         memory_free(checkpoint);
         checkpoint = outer;
     }
@@ -112,6 +113,25 @@ bool checkpoint_nest(Checkpoint *outer, Checkpoint *inner) {
     *record = (CheckpointRecord){.inner = inner, .op = OP_none, .site = inner->site};
     inner->outer = checkpoint_retain(outer);
     inner->place = outer->record_count - 1;
+    return true;
+}
+
+bool checkpoint_tell(int answer) {
+    Checkpoint *checkpoint = checkpoint_current();
+    if (!checkpoint || checkpoint->again) return true;
+    int *grown = grow(checkpoint->answer, checkpoint->answer_count, &checkpoint->answer_capacity,
+                      sizeof *grown);
+    if (!grown) return false;
+    checkpoint->answer = grown;
+    grown[checkpoint->answer_count++] = answer;
+    return true;
+}
+
+bool checkpoint_told(int *answer) {
+    Checkpoint *checkpoint = checkpoint_current();
+    if (!checkpoint || !checkpoint->again) return false;
+    bool over = checkpoint->answers_met == checkpoint->answer_count; /* it does something else */
+    *answer = over ? 0 : checkpoint->answer[checkpoint->answers_met++];
     return true;
 }
 

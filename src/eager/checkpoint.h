@@ -48,6 +48,8 @@ struct Checkpoint {
     CheckpointRecord *record;
     CheckpointRead *read;
     int *read_seat; /* a table by serial, twice as large as read: 1 + the number of one, or 0 */
+    int *answer;      /* what its function's calls were told besides, in order: checkpoint_tell */
+    int answer_count, answer_capacity, answers_met;
     Checkpoint *next; /* among those that a walk has filled */
     int input_count;
     CheckpointInput input[];

@@ -10,6 +10,8 @@
 #include "eager/tape_node.h"
 #include "tensor/tracer.h"
 
+#include <limits.h>
+
 struct TapeHook {
     TapeHook *next; /* the one that came later */
     cb_gradient_hook *call;
@@ -40,11 +42,14 @@ static TapeNode *node_for_hooks(Tensor *x) {
 int cb_register_hook(cb_tensor *handle, cb_gradient_hook *call, void *user) {
     Tensor *x = tensor_in(handle, "register_hook");
     if (!call) fail(CB_ERR_ARGUMENT, "register_hook: the hook is NULL");
-    if (x && call && checkpoint_is_again()) return 1; /* it is there since the first run */
     TapeNode *node = x && call ? node_for_hooks(x) : NULL;
-    TapeHook *hook = node ? memory_zalloc(sizeof *hook) : NULL;
+    int number;
+    if (node && checkpoint_is_again()) /* it is there since the first run */
+        return checkpoint_told(&number) && number ? number : INT_MAX; /* which none has */
+    if (!node || !checkpoint_tell(node->hooks + 1)) return 0;
+    TapeHook *hook = memory_zalloc(sizeof *hook);
     if (!hook) {
-        if (node) fail_memory(sizeof *hook);
+        fail_memory(sizeof *hook);
         return 0;
     }
     if (node->kind == TAPE_PART) node->producer[0]->hooked |= tape_part_bit(node->part);

@@ -511,6 +511,17 @@ static __attribute__((cold)) bool copy_written(const Trace *trace, int i, const 
     return done;
 }
 
+/* It computes what an op after it sets something from outside to, from what that was: a count, a
+ * running mean. */
+static bool is_change(const Trace *trace, int i, int count) {
+    const TraceOp *op = &trace->op[i];
+    bool is = false;
+    for (int k = 0; k < op->input_count && !is_followed(trace, op); k++)
+        for (int j = i; j < count && op->input[k].kind == OPERAND_VALUE; j++)
+            is |= trace_written_by(trace, j) == trace->value[op->input[k].value].root;
+    return is;
+}
+
 static bool run_op(const Trace *trace, int i, const Writes *writes, const int64_t *argument,
                    Tensor **real) {
     const TraceOp *op = &trace->op[i];
@@ -539,9 +550,14 @@ static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tens
     int no_grad = no_grad_set(1);
     Writes writes = find_writes(trace, count, real);
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
-    for (int i = 0; i < count; i++)
-        if (effects || !trace_has_effects(&trace->op[i]))
-            done &= run_op(trace, i, &writes, argument, real);
+    struct Checkpoint *checkpoint = checkpoint_current();
+    for (int i = 0; i < count; i++) {
+        if (!effects && trace_has_effects(&trace->op[i])) continue;
+        bool change = checkpoint && trace->op[i].op != OP_assign && is_change(trace, i, count);
+        if (change) checkpoint_set(NULL); /* it is no read: that is written to once */
+        done &= run_op(trace, i, &writes, argument, real);
+        if (change) checkpoint_set(checkpoint);
+    }
     memory_free(writes.last);
     set_free(&writes.outside);
     autocast_set(autocast);

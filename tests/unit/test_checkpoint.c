@@ -216,7 +216,73 @@ static void compiled_within(void) {
     for (int i = 0; i < 3; i++) h = part(calls, fast, h);
     for (int i = 0; i < 2; i++) cb_backward(cb_sum(h), NULL);
     keep_gradients();
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
     cb_function_free(fast);
+}
+
+static cb_tensor *product(cb_tensor *x) { return cb_mul(cb_sin(cb_mul(x, w)), cb_exp(x)); }
+
+static int calls_alone(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count;
+    y[0] = cb_call((cb_function *)user, x[0]);
+    return 1;
+}
+
+/* What it keeps is asked for by nothing but its own gradients. */
+static void compiled_alone(void) {
+    cb_function *fast = cb_compile(product, "backend=vm");
+    cb_tensor *h = part(calls_alone, fast, cb_mul(v, cb_randn(cb_dims(WIDTH, WIDTH))));
+    for (int i = 0; i < 2; i++) cb_backward(cb_sum(h), NULL);
+    keep_gradients();
+    cb_function_free(fast);
+}
+
+static cb_function *fast_product, *compiled_asks;
+static cb_tensor *counted;
+
+/* What comes before the value was asked for is recorded, with what is called there. */
+static cb_tensor *asks(cb_tensor *x) {
+    cb_tensor *h = plainly ? product(x) : cb_call(fast_product, x);
+    cb_no_grad_open();
+    cb_add_(counted, 1.0);
+    cb_no_grad_close();
+    h = cb_mul(cb_select(cb_exp(cb_mul(h, 0.1)), -1, 0), cb_item(cb_mean(h)));
+    return plainly ? product(h) : cb_call(fast_product, h);
+}
+
+static cb_tensor *hooks_within(cb_tensor *x) {
+    cb_tensor *h = cb_exp(cb_mul(x, w));
+    assert_true(cb_register_hook(h, halves, NULL) > 0);
+    return cb_mul(cb_sin(h), h);
+}
+
+static int calls_twice(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count;
+    cb_function_1 *target = user ? hooks_within : asks;
+    cb_function *fast = user ? user : compiled_asks;
+    cb_tensor *h = plainly ? target(x[0]) : cb_call(fast, x[0]);
+    y[0] = cb_mul(cb_exp(cb_mul(h, 0.1)), plainly ? target(x[0]) : cb_call(fast, x[0]));
+    return 1;
+}
+
+/* With events in the middle they run op by op, in every run. */
+static void compiled_breaks(void) {
+    cb_function *hooking = cb_compile(hooks_within, "backend=vm");
+    compiled_asks = cb_compile(asks, "backend=vm");
+    fast_product = cb_compile(product, "backend=vm");
+    counted = cb_zeros(1);
+    for (int i = 0; i < 2; i++) {
+        cb_tensor *x = cb_mul(cb_randn(cb_dims(WIDTH, WIDTH)), 0.1);
+        cb_backward(cb_sum(part(calls_twice, NULL, x)), NULL);
+        cb_backward(cb_sum(part(calls_twice, hooking, x)), NULL);
+    }
+    keep(counted);
+    keep(cb_tensor_grad(w));
+    /* the first call, and when it runs again: those behind them know it */
+    assert_int_equal(cb_stats(compiled_asks).breaks, plainly ? 0 : 2);
+    cb_function_free(hooking);
+    cb_function_free(compiled_asks);
+    cb_function_free(fast_product);
 }
 
 /* What a program leaves, as numbers. */
@@ -242,8 +308,10 @@ static int run(void (*program)(void), bool plain, double *out) {
 
 static void same_as_without(void **state) {
     static double with[ELEMENTS], without[ELEMENTS];
-    void (*program[])(void) = {layers, back_twice,   nested,     draws,      several,        lower,
-                               within, second_order, with_hooks, statistics, compiled_within};
+    void (*program[])(void) = {layers,         back_twice, nested,          draws,
+                               several,        lower,      within,          second_order,
+                               with_hooks,     statistics, compiled_within, compiled_alone,
+                               compiled_breaks};
     (void)state;
     for (size_t i = 0; i < sizeof program / sizeof *program; i++) {
         int count = run(program[i], false, with), other = run(program[i], true, without);
@@ -463,6 +531,27 @@ static void another_function(void **state) {
     }
 }
 
+static int number;
+
+static int registers(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    number = cb_register_hook(v, halves, NULL);
+    y[0] = cb_mul(cb_exp(x[0]), v);
+    return 1;
+}
+
+static void hooks_keep_their_numbers(void **state) {
+    (void)state;
+    plainly = false, hooked = 0;
+    v = leaf(cb_dims(WIDTH));
+    assert_int_equal(cb_register_hook(v, halves, NULL), 1);
+    cb_tensor *y = part(registers, NULL, cb_randn(cb_dims(ROWS, WIDTH)));
+    assert_int_equal(number, 2);
+    assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+    assert_int_equal(number, 2);
+    assert_int_equal(hooked, 2);
+}
+
 static int fails(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
     (void)count, (void)y;
     if (user) cb_autocast_open(CB_BF16);
@@ -550,9 +639,16 @@ static void reads_of_what_changed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(compiled_peak),         TEST(memory),    TEST(same_as_without),  TEST(compiled_around),
-        TEST(kept_in_one_graph),     TEST(runs_once), TEST(another_function), TEST(refusals),
+        TEST(compiled_peak),
+        TEST(memory),
+        TEST(same_as_without),
+        TEST(compiled_around),
+        TEST(kept_in_one_graph),
+        TEST(runs_once),
+        TEST(another_function),
+        TEST(refusals),
         TEST(reads_of_what_changed),
+        TEST(hooks_keep_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
