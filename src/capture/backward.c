@@ -14,6 +14,7 @@
 typedef struct Kept {
     Backward *backward;
     RandomState random; /* that its first draw took */
+    uint64_t digest;    /* of what it did, in a checkpoint */
     History **part;     /* by root */
     Tensor **x;         /* by what is read: of inputs and saved; NULL: a number, or given */
     uint64_t *version;
@@ -237,7 +238,11 @@ static bool is_behind(const void *state, int k, int before) {
     return kept->backward->root[before].behind & tape_part_bit(k);
 }
 
-static const TogetherSteps steps = {go_back, is_behind, kept_forget, kept_free};
+static bool is_same(const void *state, const void *other) {
+    return ((const Kept *)state)->digest == ((const Kept *)other)->digest;
+}
+
+static const TogetherSteps steps = {go_back, is_behind, is_same, kept_forget, kept_free};
 
 static History *follow(Kept *kept, Tensor *const *value) {
     const Backward *backward = kept->backward;
@@ -255,9 +260,11 @@ static void drop_parts(const Kept *kept) {
         if (kept->part[i]) history_release(kept->part[i]);
 }
 
-History *backward_keep(Backward *backward, Tensor *const *value, const int64_t *argument) {
+History *backward_keep(Backward *backward, Tensor *const *value, const int64_t *argument,
+                       uint64_t digest) {
     Kept *kept = kept_new(backward);
     if (!kept) return NULL;
+    kept->digest = digest;
     History *whole = keep_inputs(kept, value, argument) ? follow(kept, value) : NULL;
     if (!whole) {
         kept_free(kept);

@@ -212,10 +212,11 @@ static bool may_launch(const Call *call) {
 }
 
 /* So they do after a step that failed, before which ops may have written to inputs. What has
- * effects is not done twice. */
+ * effects is not done twice; and what a checkpoint's first run did as a graph is not done op by op
+ * in another one. */
 static void launch_or_run(Call *call, cb_status before) {
     if (launch(call)) return;
-    if (entry_has_effects(call->entry)) {
+    if (entry_has_effects(call->entry) || checkpoint_is_again()) {
         leave_trace(call, false);
         return;
     }

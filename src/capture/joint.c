@@ -13,6 +13,8 @@
  * is an error, as in eager. */
 #include "capture/joint.h"
 
+#include "base/map.h"
+#include "base/memory.h"
 #include "base/option.h"
 #include "capture/backend.h"
 #include "graph/call.h"
@@ -139,13 +141,75 @@ bool joint_is_promised(const Entry *entry, Tensor *const *value) {
     return false;
 }
 
+/* ---- what a run does, for checkpoints -------------------------------------------------------- */
+
+/* Values that gradients go through, in order of appearance: others do not count. */
+typedef struct Digest {
+    const Trace *trace;
+    const int64_t *argument;
+    uint64_t key;
+    int *place; /* by value; 0: none yet */
+    int places;
+} Digest;
+
+static int place_of(Digest *digest, int v) {
+    const TraceValue *value = &digest->trace->value[v];
+    if (!digest->place[v] && (value->tracked || value->foreign))
+        digest->place[v] = ++digest->places;
+    return digest->place[v];
+}
+
+static bool is_followed(Digest *digest, const TraceOp *op) {
+    bool followed = false;
+    for (int k = 0; k < trace_op_results(op); k++) followed |= place_of(digest, op->result + k);
+    for (int k = 0; op->op == OP_assign && k < op->input_count; k++)
+        followed |= op->input[k].kind == OPERAND_VALUE && place_of(digest, op->input[k].value);
+    return followed;
+}
+
+static void digest_op(Digest *digest, const TraceOp *op) {
+    if (!is_followed(digest, op)) return;
+    uint64_t key = hash_mix(digest->key, (uint64_t)op->op);
+    for (int k = 0; k < op->input_count; k++) {
+        const TraceOperand *operand = &op->input[k];
+        key = hash_mix(key, (uint64_t)operand->kind);
+        if (operand->kind == OPERAND_VALUE)
+            key = hash_mix(key, (uint64_t)place_of(digest, operand->value));
+        else
+            key = hash_mix(key, (uint64_t)trace_operand_number(operand, digest->argument).i);
+    }
+    Attrs attrs = {{0}};
+    if (!op->back) trace_attrs(op, digest->argument, &attrs);
+    for (int w = 0; w < op->word_count && !op->back; w++)
+        key = hash_mix(key, (uint64_t)attrs.word[w]);
+    digest->key = key;
+}
+
+/* Runs whose gradients are computed alike have the same one. False with an error: no memory. */
+static bool digest_run(const Trace *trace, const int64_t *argument, uint64_t *key) {
+    size_t bytes = sizeof(int) * (size_t)(length(trace->value) + 1);
+    Digest digest = {trace, argument, .place = memory_zalloc(bytes)};
+    if (!digest.place) {
+        fail_memory(bytes);
+        return false;
+    }
+    for (int i = 0; i < length(trace->op); i++) digest_op(&digest, &trace->op[i]);
+    memory_free(digest.place);
+    *key = digest.key;
+    return true;
+}
+
 /* ---- around a run ---------------------------------------------------------------------------- */
 
 bool entry_run_kept(const Entry *entry, Tensor *const *value, const int64_t *argument,
                     Tensor **graph_output, RandomState *random, History **kept) {
     int draws = entry->trace->draws;
+    uint64_t digest = 0;
     *kept = NULL;
-    if (entry->backward && !(*kept = backward_keep(entry->backward, value, argument))) return false;
+    if (entry->backward && checkpoint_current() && !digest_run(entry->trace, argument, &digest))
+        return false;
+    if (entry->backward && !(*kept = backward_keep(entry->backward, value, argument, digest)))
+        return false;
     RandomState own = *random = draws ? random_take(draws) : (RandomState){0, 0};
     RandomState *before = draws ? random_lend(&own) : NULL;
     bool done = entry_run(entry, value, argument, graph_output);

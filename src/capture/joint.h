@@ -55,8 +55,10 @@ void backward_release(Backward *backward);
 void backward_print(const Backward *backward, Buffer *out);
 
 /* What one call keeps, before it runs: a history of all results, which owns what is kept. NULL with
- * an error: no memory. value, argument: as the entry runs with. */
-History *backward_keep(Backward *backward, Tensor *const *value, const int64_t *argument);
+ * an error: no memory. value, argument: as the entry runs with; digest: in a checkpoint, of what it
+ * does, by which another run is known to do the same. */
+History *backward_keep(Backward *backward, Tensor *const *value, const int64_t *argument,
+                       uint64_t digest);
 /* The run is done: what it saved leaves graph_output, and each result, of root i, has its
  * history (backward_history). */
 void backward_ran(History *kept, RandomState random, Tensor **saved);

@@ -261,8 +261,8 @@ static void describe(Op op, const Meta *meta, Site site, char *out, size_t bytes
     char of[128], line[64];
     meta_format(meta, of, sizeof of);
     site_format(site, line, sizeof line);
-    if (op == OP_none)
-        snprintf(out, bytes, "a checkpoint (%s)", line);
+    if (op == OP_none || op == OP_backward)
+        snprintf(out, bytes, "a %s (%s)", op == OP_none ? "checkpoint" : "compiled function", line);
     else
         snprintf(out, bytes, "%s to %s (%s)", op_info(op)->name, of, line);
 }

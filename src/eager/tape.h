@@ -28,6 +28,8 @@ typedef struct TogetherSteps {
      * scope; NULL: none. False with an error. */
     bool (*go_back)(void *state, Tensor *const *given, Tensor **out);
     bool (*is_behind)(const void *state, int k, int before); /* result k, of this other one */
+    bool (*is_same)(const void *state, const void *other); /* as far as gradients tell, they are
+                                                            * computed alike from the same */
     void (*forget)(void *state); /* what gradients read: they are gone back over no more with it */
     void (*free)(void *state);
 } TogetherSteps;

@@ -12,9 +12,9 @@ static bool read_sources(Tensor *const *source, int count) {
     return true;
 }
 
-static bool is_same(const TapeNode *node, const TogetherSteps *steps, Tensor *const *source,
-                    int count) {
-    bool same = node->steps == steps && node->count == count;
+static bool is_same(const TapeNode *node, const TogetherSteps *steps, const void *state,
+                    Tensor *const *source, int count) {
+    bool same = node->steps == steps && node->count == count && steps->is_same(node->state, state);
     for (int i = 0; i < count && same; i++) same = node->producer[i] == tape_node(source[i]);
     return same;
 }
@@ -31,8 +31,8 @@ static TapeNode *node_of(Tensor *const *source, int count) {
 History *tape_together(const TogetherSteps *steps, void *state, Tensor *const *source, int count) {
     TapeNode *node;
     if (!checkpoint_meet(OP_backward, &(Meta){.rank = 0}, &node)) return NULL;
-    bool known = node, same = known && is_same(node, steps, source, count);
-    if (known && !same) checkpoint_differs(node, "of other tensors");
+    bool known = node, same = known && is_same(node, steps, state, source, count);
+    if (known && !same) checkpoint_differs(node, "with other tensors, ops or numbers");
     if (known) node = same ? tape_retain(node) : NULL;
     if (!known) node = node_of(source, count);
     if (!node) return NULL;

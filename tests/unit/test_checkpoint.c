@@ -531,6 +531,46 @@ static void another_function(void **state) {
     }
 }
 
+static cb_function *differing;
+static double factor;
+
+static cb_tensor *differs_compiled(cb_tensor *x) {
+    bool again = runs++ > 0;
+    cb_tensor *h = cb_tanh(cb_mul(x, w)), *k = cb_mul(h, v);
+    factor = again ? 2.0 : 3.0;
+    cb_tensor *unrelated = cb_mul(cb_ones(cb_dims(WIDTH, WIDTH)), factor);
+    if (how == 0) return cb_mul(cb_mul(h, k), factor);
+    if (how == 1) return cb_mul(k, cb_softmax(h, again ? 0 : 1));
+    if (how == 2) return again ? cb_sub(h, k) : cb_sub(k, h);
+    return cb_mul(k, cb_mul(unrelated, 0.0)); /* what has no gradient may change */
+}
+
+static int calls_differing(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    y[0] = cb_exp(cb_call(differing, x[0]));
+    return 1;
+}
+
+static void another_compiled_function(void **state) {
+    (void)state;
+    plainly = false;
+    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH));
+    for (how = 0; how < 4; how++) {
+        differing = cb_compile(differs_compiled, "backend=vm");
+        for (int i = 0; i < 2; i++) { /* recorded, and what is known then */
+            runs = 0;
+            cb_tensor *y = part(calls_differing, NULL, cb_randn(cb_dims(WIDTH, WIDTH)));
+            assert_non_null(y);
+            if (how < 3)
+                REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT,
+                        "with other tensors, ops or numbers, where its first run did a compiled");
+            else
+                assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+        }
+        cb_function_free(differing);
+    }
+}
+
 static int number;
 
 static int registers(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
@@ -648,6 +688,7 @@ int main(void) {
         TEST(another_function),
         TEST(refusals),
         TEST(reads_of_what_changed),
+        TEST(another_compiled_function),
         TEST(hooks_keep_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
