@@ -23,6 +23,8 @@ enum {
     SINGLE_BYTES = 512 * 1024,       /* an A this small is one block: then B is packed on the fly */
     SHARED_BYTES = 32 << 20,         /* packed A or B that tasks share */
     FINISH_BYTES = 128 * 1024,       /* a piece of the result that the epilogue still finds in L2 */
+    FINISH_ROW = 512,                /* elements of its rows at the least, where there are more:
+                                      * each is a call of the epilogue, unless rows are whole */
     FINISH_ELEMENTS = 1024,          /* narrowed before the epilogue takes them, or one row of the
                                  * piece */
     SCRATCH_BYTES = 256 * 1024,      /* sums of one task, where they are narrowed at the end */
@@ -338,15 +340,27 @@ static int64_t rows_of_panel(const GemmType *type, int64_t block) {
     return type->rows_tile ? divide_up(block, divide_up(block, type->rows)) : type->rows;
 }
 
+/* Blocks of rows: an A that is small is one, but for an epilogue, whose pieces are to have long
+ * rows. */
+static int64_t blocks_of_rows(const GemmJob *job) {
+    const Gemm *gemm = job->gemm;
+    int64_t m = gemm->task.m, rows = gemm->type->rows, lane = lane_bytes(job);
+    int64_t finished =
+        FINISH_BYTES / (int64_t)gemm->element / least(job->n_high - job->n_low, FINISH_ROW);
+    int64_t blocks = gemm->epilogue ? divide_up(m, finished) : 1;
+    if (m * lane <= SINGLE_BYTES) return blocks;
+    int64_t most = BLOCK_BYTES / lane / rows * rows;
+    int64_t packed = divide_up(m, most < rows ? rows : most);
+    return packed > blocks ? packed : blocks;
+}
+
 /* Cuts rows, then columns, so that each thread has work; narrow matrices are cut along columns
- * only. */
+ * only. Rows of an epilogue's pieces stay long if there are tasks enough. */
 static void cut(GemmJob *job, int64_t threads) {
     const Gemm *gemm = job->gemm;
     int64_t m = gemm->task.m, n = job->n_high - job->n_low;
     int64_t rows = gemm->type->rows, columns = gemm->type->columns;
-    int64_t most = BLOCK_BYTES / lane_bytes(job) / rows * rows;
-    if (most < rows) most = rows;
-    int64_t blocks = m * lane_bytes(job) <= SINGLE_BYTES ? 1 : divide_up(m, most);
+    int64_t blocks = blocks_of_rows(job);
     if (job->batch_count < threads && blocks > 1 && blocks % threads && m >= 4 * rows * threads)
         blocks = round_up(blocks, threads);
     job->panel_rows = rows_of_panel(gemm->type, divide_up(m, blocks));
@@ -355,7 +369,9 @@ static void cut(GemmJob *job, int64_t threads) {
     int64_t tasks = job->row_blocks * job->batch_count, parts = 1;
     if (tasks < threads || (tasks % threads && tasks < 4 * threads))
         parts = gemm->narrow ? threads : 2 * threads;
-    job->column_block = round_up(divide_up(n, parts), columns);
+    int64_t part = divide_up(n, parts);
+    if (gemm->epilogue && tasks >= threads && part < FINISH_ROW) part = least(n, FINISH_ROW);
+    job->column_block = round_up(part, columns);
     if (gemm->narrow) job->column_block = columns * strip(job, job->column_block / columns);
     job->column_blocks = divide_up(n, job->column_block);
 }

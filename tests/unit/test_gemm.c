@@ -447,8 +447,37 @@ static void epilogue_visits_each_element_once(void **state) {
     }
 }
 
+static void count_calls(void *const *buffer, int64_t low, int64_t high, int pass, void *slot) {
+    (void)low, (void)high, (void)pass, (void)slot;
+    atomic_fetch_add((_Atomic int *)buffer[0], 1);
+}
+
+/* Of whole rows many are one call; of long ones each is few. */
+static void epilogue_is_called_for_long_runs(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m, n, k;
+        int most;
+    } size[] = {{17920, 33, 3, 200}, {4480, 700, 9, 9000}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
+        Case c = {.dtype = CB_F32, .batch = 1, .m = size[s].m, .n = size[s].n, .k = size[s].k};
+        MatmulTask task = task_of(&c);
+        float *a = random_matrix(CB_F32, c.m * c.k + 8), *b = random_matrix(CB_F32, c.k * c.n + 8);
+        float *out = random_matrix(CB_F32, c.m * c.n);
+        _Atomic int calls = 0;
+        void *buffer[] = {&calls};
+        Launch launch = {.function = count_calls, .outer_size = c.m * c.n, .split = 1};
+        Operands operands = {.in = {a, b}, .out = out};
+        operands.epilogue = &launch, operands.epilogue_buffer = buffer;
+        assert_true(run_own(&task, &operands));
+        assert_in_range(calls, 1, size[s].most);
+        free(a), free(b), free(out);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(epilogue_is_called_for_long_runs),
         cmocka_unit_test(layouts_without_the_rows),
         cmocka_unit_test(each_allocation_of_a_product_fails),
         cmocka_unit_test(many_rows_of_halves),
