@@ -25,6 +25,15 @@ static bool holds_epilogue(Merge *m) {
     return step->kind == GROUP_PRODUCT && !loop->anchor && !domain_has_inner(&loop->domain);
 }
 
+/* A kernel stores where the input lies that takes its result, if no task is to come that may fail.
+ * A product's epilogue does not: its result would be copied. */
+static bool holds_stored_at_once(Merge *m) {
+    const Group *loop = loop_of(m);
+    for (int i = 0; i < length(loop->member) && has_step(m); i++)
+        if (m->schedule->taken[loop->member[i]->id]) return false;
+    return true;
+}
+
 static bool has_scan(const Group *group) {
     for (int i = 0; i < length(group->member); i++)
         if (op_info(group->member[i]->op)->kind == KIND_SCAN) return true;

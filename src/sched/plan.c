@@ -287,6 +287,7 @@ static Schedule schedule_new(Graph *graph, Plan *plan, const int64_t *const *inp
     s.position = arena_new_array(s.arena, int, count);
     s.written = arena_new_array(s.arena, WrittenParts *, count);
     s.real = arena_new_array(s.arena, bool, count);
+    s.taken = arena_new_array(s.arena, bool, count);
     s.checked = arena_new_array(s.arena, bool, count);
     s.check = check_set_new(graph, s.arena);
     s.group = arena_new_array(s.arena, Group *, count);

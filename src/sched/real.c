@@ -343,6 +343,15 @@ static bool is_step(const Node *node) {
     return kind != KIND_VIEW && kind != KIND_SPECIAL && node->op != OP_unrounded;
 }
 
+static void mark_mutations(Schedule *s) {
+    for (int i = 0; i < length(s->graph->mutation); i++)
+        for (int k = 0; k < mutation_count(s, i); k++) {
+            const Node *value = output_base(mutation_value(s, i, k));
+            make_real(s, value);
+            s->taken[value->id] |= !s->write[i];
+        }
+}
+
 void mark_real(Schedule *s) {
     Graph *graph = s->graph;
     int *users = graph_users(graph, s->order);
@@ -355,9 +364,7 @@ void mark_real(Schedule *s) {
     find_regions(s);
     find_written(s);
     const bool *read = find_read(s);
-    for (int i = 0; i < length(graph->mutation); i++)
-        for (int k = 0; k < mutation_count(s, i); k++)
-            make_real(s, output_base(mutation_value(s, i, k)));
+    mark_mutations(s);
     for (int i = 0; i < length(s->order); i++) {
         const Node *node = s->order[i];
         if (node->op == OP_input) continue;

@@ -105,6 +105,7 @@ typedef struct Schedule {
     OperandStrides **operand; /* by node id: of tasks; NULL: nobody has asked */
     const Node **below;  /* by node id: what its views are of; itself, when it is no view */
     const Node **effect; /* by node id: a custom op with effects, to come before this one */
+    bool *taken;         /* by node id: by an input, as a whole, when all has run */
     bool *checked;       /* by node id: index values, complete before anybody reads through them */
     CheckSet check;      /* of bases */
     Map kernel;          /* by Kernel.key: those of the plan with a body of their own */

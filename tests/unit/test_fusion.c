@@ -346,6 +346,13 @@ static void conditions_belong_to_their_reads(void **state) {
 static void library_steps_take_pointwise_work_on_their_result(void **state) {
     (void)state;
     static const Case cases[] = {
+        /* What an input takes is stored there by a kernel. */
+        {"graph(x: f32[32, 32], w: f32[32, 32], p: f32[32, 32]) { m = matmul(x, w)\n"
+         " y = add(p, m)\n mutate p = y\n return }",
+         2, "taken_by_input "},
+        {"graph(x: f32[32, 32], w: f32[32, 32], p: f32[48, 32]) { m = matmul(x, w)\n"
+         " y = add(m, 1.0)\n mutate p = slice_scatter(p, y, dim=0, start=0, end=32)\n return }",
+         1, ""},
         {"graph(x: f32[32, 32], w: f32[32, 32]) { m = matmul(x, w)\n y = add(m, 1.0)\n"
          " return y }",
          1, ""},
