@@ -20,9 +20,7 @@ static bool is_small_load(const Kernel *kernel, const Expr *e, const DeviceMachi
            kernel->buffer[e->imm.i].numel <= machine->small;
 }
 
-/* Rows of a few elements that generated code walks as one run, whatever has one value for each row
- * or each column: their axis is made inner (lay_short_axis). */
-static bool may_run_flat(const Schedule *s, Kernel *kernel, int last) {
+bool may_run_flat(const Schedule *s, Kernel *kernel, int last) {
     const DeviceMachine *machine = s->machine;
     return s->options.generate && last > 0 && axis_typical(kernel, last) <= machine->flat_row &&
            axis_typical(kernel, last - 1) >= machine->short_row && kernel_runs_flat(kernel, last);

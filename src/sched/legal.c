@@ -4,6 +4,7 @@
  *
  * The last rule is tried by doing it: when it holds, the first group computes both. */
 #include "sched/legal.h"
+#include "base/round.h"
 
 enum { SEARCH_LIMIT = 256 };
 
@@ -70,6 +71,32 @@ static bool holds_same_size(Merge *m) {
     if (!has_step(m)) return domain_join(&m->a->domain, &m->b->domain, &m->domain);
     Domain flat = {.count = 1, .size = {node_numel(step_of(m)->anchor)}};
     return domain_join(&loop_of(m)->domain, &flat, &m->domain);
+}
+
+/* What has one value for each row or column of a kernel is not read along both. */
+static bool goes_by_rows(Kernel *kernel, int last) {
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        if (e->op == EX_load && !index_continues(kernel, e->input[0], last - 1, last)) return true;
+    }
+    return false;
+}
+
+/* An epilogue goes row by row unless all rows are one run, and takes what is no whole vector of a
+ * row one by one. Where that is much, and the rows are walked flat apart, they are. */
+static bool holds_whole_vectors(Merge *m) {
+    Kernel *kernel = loop_of(m)->trial;
+    int last = kernel ? length(kernel->axis) - 1 : 0;
+    if (!has_step(m) || last < 1 || step_of(m)->anchor->op != OP_matmul) return true;
+    int64_t lanes = m->schedule->machine->short_row, row = axis_typical(kernel, last);
+    int64_t vectors = divide_up(row, lanes), cost = 0;
+    if (row / lanes + row % lanes < 2 * vectors || !may_run_flat(m->schedule, kernel, last))
+        return true;
+    for (int i = 0; i < length(kernel->expr); i++) {
+        const Expr *e = kernel->expr[i];
+        if (e->op < OP_COUNT && e->op != OP_constant) cost += op_info(e->op)->cost;
+    }
+    return cost < DEAR_POINT || !goes_by_rows(kernel, last);
 }
 
 /* Whether b reads what a computes for each element, or the other way round. */

@@ -170,6 +170,9 @@ bool store_direct(Schedule *schedule, const Group *group, const Node *member, St
 /* Which products keep their sums as they are. Of final groups. */
 void mark_wide(Schedule *schedule);
 
+/* Rows of a few elements that generated code walks as one run, whatever has one value for each row
+ * or each column: their axis is made inner (finish.c). */
+bool may_run_flat(const Schedule *schedule, Kernel *kernel, int last);
 /* Makes the kernel of a group's members, bound to plan values (finish.c). stored: by member.
  * Returns its number. */
 int finish_group(Schedule *schedule, Group *group, const bool *stored);

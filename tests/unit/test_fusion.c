@@ -376,6 +376,25 @@ static void library_steps_take_pointwise_work_on_their_result(void **state) {
     RUN(cases);
 }
 
+#define ROWS_OF(columns, value)                                                                    \
+    "graph(x: f32[64, 3], w: f32[3, " columns "], b: f32[" columns "]) { m = matmul(x, w)\n"       \
+    " return " value " }"
+
+/* Dear work on rows that are no whole vectors is done on all rows at once. */
+static void epilogues_take_whole_vectors(void **state) {
+    (void)state;
+    static const Case cases[] = {{ROWS_OF("7", "tanh(add(m, b))"), 2, "ragged_rows "},
+                                 {ROWS_OF("31", "tanh(add(m, b))"), 2, "ragged_rows "},
+                                 {ROWS_OF("32", "tanh(add(m, b))"), 1, ""},
+                                 {ROWS_OF("33", "tanh(add(m, b))"), 1, ""},
+                                 {ROWS_OF("7", "relu(add(m, b))"), 1, ""},
+                                 {ROWS_OF("7", "tanh(mul(m, m))"), 1, ""},
+                                 {ROWS_OF("79", "tanh(add(m, b))"), 1, ""}};
+    static const Case interpreted[] = {{ROWS_OF("7", "tanh(add(m, b))"), 1, ""}};
+    RUN_GENERATED(cases);
+    RUN(interpreted);
+}
+
 /* ---- index values ---------------------------------------------------------------------------- */
 
 static int checks_of(const Executable *executable) {
@@ -460,6 +479,7 @@ int main(void) {
         ONE(conditions_belong_to_their_reads),
         ONE(index_values_are_checked_unless_they_fit),
         ONE(library_steps_take_pointwise_work_on_their_result),
+        ONE(epilogues_take_whole_vectors),
         ONE(only_the_plan_stays),
     };
     return cmocka_run_group_tests_name("fusion", tests, NULL, clean_up);
