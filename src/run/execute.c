@@ -21,13 +21,14 @@ typedef struct PlanRun {
     const Plan *plan;
     Tensor *const *inputs;
     Tensor **outputs;
-    Tensor *given;   /* NULL, or what the first output's elements go into */
-    char *block;     /* temporaries, stages, and inputs that are apart; NULL: all are empty */
-    int64_t apart;   /* bytes of these: kernels write to inputs that others overlap; or 0 */
-    void **base;     /* by plan value */
-    void **slot;     /* by slot: the buffers of all kernels */
-    Storage *memory; /* that the block lies in */
-    void *heap;      /* NULL, or that base lies in */
+    const bool *overlaps; /* by input, of MOST_APART at the most: it lies where another one does */
+    Tensor *given;        /* NULL, or what the first output's elements go into */
+    char *block;          /* temporaries, stages, and inputs that are apart; NULL: all are empty */
+    int64_t apart;        /* bytes of these: kernels write to inputs that others overlap; or 0 */
+    void **base;          /* by plan value */
+    void **slot;          /* by slot: the buffers of all kernels */
+    Storage *memory;      /* that the block lies in */
+    void *heap;           /* NULL, or that base lies in */
     RunArgument *argument;
     DeviceRun *device; /* on the host nobody reads it */
 } PlanRun;
@@ -78,9 +79,12 @@ static bool make_outputs(const PlanRun *run) {
 
 /* ---- pointers ---- */
 
-/* Which inputs lie where another one lies; they are written to when all steps have run. */
-static void find_overlaps(const PlanRun *run, int mutations, bool *overlaps) {
-    int inputs = length(run->plan->input);
+/* Which inputs lie where another one lies: kernels that write to these write elsewhere. Asked once,
+ * of all of them; of more than are sorted, each that is asked for is compared with all others. */
+static void find_overlaps(const PlanRun *run, bool *overlaps) {
+    const Plan *plan = run->plan;
+    int inputs = length(plan->input), mutations = length(plan->output) - plan->output_count;
+    if (!mutations || inputs > MOST_APART) return;
     if (tensors_apart(run->inputs, inputs, mutations))
         memset(overlaps, false, sizeof *overlaps * (size_t)inputs);
     else
@@ -88,21 +92,19 @@ static void find_overlaps(const PlanRun *run, int mutations, bool *overlaps) {
 }
 
 static bool overlaps_another(const PlanRun *run, int input) {
-    for (int i = 0; i < length(run->plan->input); i++)
+    int inputs = length(run->plan->input);
+    if (inputs <= MOST_APART) return run->overlaps[input];
+    for (int i = 0; i < inputs; i++)
         if (i != input && tensors_overlap(run->inputs[i], run->inputs[input])) return true;
     return false;
 }
 
 static void bind_mutations(const PlanRun *run) {
     const Plan *plan = run->plan;
-    int mutations = length(plan->output) - plan->output_count;
-    bool overlaps[MOST_APART], marked = length(plan->input) <= MOST_APART;
-    if (mutations && marked) find_overlaps(run, mutations, overlaps);
     for (int i = plan->output_count; i < length(plan->output); i++) {
         if (!run->executable->in_place[i]) continue;
         int input = plan->output[i].mutated_input;
-        bool overlapped = marked ? overlaps[input] : overlaps_another(run, input);
-        if (tensor_contiguous(run->inputs[input]) && !overlapped)
+        if (tensor_contiguous(run->inputs[input]) && !overlaps_another(run, input))
             run->base[plan->output[i].value] = tensor_data(run->inputs[input]);
     }
 }
@@ -464,16 +466,19 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
     const Plan *plan = executable->plan;
     void *stack[STACK_POINTERS];
     RunArgument argument;
+    bool overlaps[MOST_APART];
     DeviceRun device = {.executable = executable};
     PlanRun run = {.executable = executable,
                    .plan = plan,
                    .inputs = inputs,
+                   .overlaps = overlaps,
                    .outputs = outputs,
                    .given = given,
                    .argument = &argument,
                    .device = &device};
     int64_t values = length(plan->value), pointers = values + executable->slot_count;
     bool host = device_is_host(executable->device);
+    find_overlaps(&run, overlaps);
     run.apart = bytes_apart(&run);
     bool ok = host ? take_on_host(&run, stack, pointers) : take_on_device(&run, pointers);
     if (ok) {
