@@ -26,7 +26,7 @@ static void put_buffers(KeyWriter *w, const Kernel *kernel) {
     put_word(w, (uint64_t)length(kernel->buffer));
     for (int i = 0; i < length(kernel->buffer); i++) {
         const KernelBuffer *b = &kernel->buffer[i];
-        put_word(w, (uint64_t)b->dtype << 8 | (uint64_t)b->role);
+        put_word(w, (uint64_t)b->dtype << 16 | (uint64_t)b->shared << 8 | (uint64_t)b->role);
         put_word(w, (uint64_t)b->numel);
     }
 }

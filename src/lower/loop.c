@@ -67,7 +67,7 @@ bool stride_varies(const Kernel *kernel, int64_t stride) {
 }
 
 int kernel_buffer(Kernel *kernel, cb_dtype dtype, BufferRole role, int64_t numel, int value) {
-    KernelBuffer buffer = {dtype, role, numel, value};
+    KernelBuffer buffer = {dtype, role, numel, value, false};
     push(kernel->arena, kernel->buffer, buffer);
     return length(kernel->buffer) - 1;
 }

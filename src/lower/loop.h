@@ -69,6 +69,7 @@ typedef struct KernelBuffer {
     BufferRole role;
     int64_t numel; /* elements that the kernel may touch, from the pointer on */
     int value;     /* plan value that it is bound to (sched/plan.h) */
+    bool shared;   /* may lie where another one of the kernel does (kernel_updates) */
 } KernelBuffer;
 
 /* STORE_SET writes each element at one point alone. STORE_LAST and STORE_ADD take their index from
@@ -166,10 +167,14 @@ bool kernel_has_sink(const Kernel *kernel);
 /* Of a scan's running value: f64 for sums and products of f32, which would round at every point. */
 cb_dtype expr_running(const Expr *scan);
 
-/* Whether the store, of the kernel or to be added to it, may go where the buffers of plan value
- * `input` lie: in one sweep, each element is loaded at the very point that stores it, and for that
- * store alone. Then the load comes first whatever a compiler that was told of no aliases does. */
+/* Whether the store may go where the buffers of plan value `input` lie: each element is loaded at
+ * the very point that stores it, for that store and for folds alone, and in no sweep behind it. A
+ * kernel that folds must know of it: its code is another one, with the load before the store
+ * whatever a compiler does. */
 bool kernel_updates(const Kernel *kernel, const Store *store, int input);
+bool kernel_folds(const Kernel *kernel);
+bool kernel_shares(const Kernel *kernel, const Store *store, int input); /* it knows */
+void kernel_share(Kernel *kernel, const Store *store, int input);
 /* By id: whether a store needs the expression. What simplification left behind is needed by
  * none. */
 const bool *kernel_live(const Kernel *kernel, Arena *arena);

@@ -245,6 +245,7 @@ static void statement(KernelParser *p) {
 static void buffer_line(KernelParser *p) {
     (void)integer(p);
     expect(p, ":");
+    bool shared = accept(p, "shared");
     bool inout = accept(p, "inout"), in = !inout && accept(p, "in");
     if (!inout && !in) expect(p, "out");
     cb_dtype type = dtype(p);
@@ -252,11 +253,9 @@ static void buffer_line(KernelParser *p) {
     int64_t numel = integer(p);
     expect(p, "]");
     if (p->failed) return;
-    kernel_buffer(p->kernel, type,
-                  inout ? BUFFER_INOUT
-                  : in  ? BUFFER_IN
-                        : BUFFER_OUT,
-                  numel, length(p->kernel->buffer));
+    BufferRole role = inout ? BUFFER_INOUT : in ? BUFFER_IN : BUFFER_OUT;
+    int number = kernel_buffer(p->kernel, type, role, numel, length(p->kernel->buffer));
+    p->kernel->buffer[number].shared = shared;
 }
 
 static void header(KernelParser *p) {

@@ -108,8 +108,8 @@ void kernel_print(const Kernel *kernel, Buffer *out) {
     put(out, " {\n");
     for (int i = 0; i < length(kernel->buffer); i++) {
         const KernelBuffer *b = &kernel->buffer[i];
-        putf(out, "  b%d: %s %s[%lld]\n", i, role[b->role], cb_dtype_name(b->dtype),
-             (long long)b->numel);
+        putf(out, "  b%d: %s%s %s[%lld]\n", i, b->shared ? "shared " : "", role[b->role],
+             cb_dtype_name(b->dtype), (long long)b->numel);
     }
     for (int i = 0; i < length(kernel->expr); i++)
         if (live[i] && !is_index(kernel->expr[i]) && kernel->expr[i]->op != OP_constant)

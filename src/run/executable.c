@@ -57,13 +57,22 @@ static int input_value(const Plan *plan, int input) {
     return -1;
 }
 
+/* A kernel that is cut takes memory before it writes anything. */
+static bool may_fail(const Kernel *kernel, bool first) {
+    if (kernel_has_sink(kernel)) return true;
+    for (int i = 0; i < length(kernel->store); i++)
+        if (store_adds(kernel->store[i].mode) && kernel->split > 1) return true;
+    return kernel->split > 1 && !first;
+}
+
 /* Of a kernel of the step that writes value where input lies, or of a later one; those of one step
- * run at the same time. */
-static bool may_follow(const Plan *plan, const Kernel *kernel, int value, int input) {
-    if (kernel->split > 1 || kernel_has_sink(kernel)) return false; /* may find no memory */
+ * run at the same time. first: nothing was written before it begins. */
+static bool may_follow(const Plan *plan, const Kernel *kernel, int value, int input, bool first) {
+    if (may_fail(kernel, first)) return false;
     if (input < 0 || !kernel_reads(kernel, input)) return true;
     const Store *store = store_of(kernel, value);
     return store && kernel_updates(kernel, store, input) &&
+           (!kernel_folds(kernel) || kernel_shares(kernel, store, input)) &&
            plan->value[value].numel == kernel->outer_size * kernel->inner_size;
 }
 
@@ -75,11 +84,12 @@ static bool may_be_in_place(const Plan *plan, const PlanOutput *output) {
     bool written = false;
     for (int s = 0; s < length(plan->step); s++) {
         const Step *step = &plan->step[s];
+        bool first = !written && step_kernels(step) == 1;
         written |= step_writes(plan, step, output->value);
         if (!written) continue;
         if (step->kind != STEP_KERNEL) return false;
         for (int i = 0; i < step_kernels(step); i++)
-            if (!may_follow(plan, plan->kernel[step_kernel(step, i)], output->value, input))
+            if (!may_follow(plan, plan->kernel[step_kernel(step, i)], output->value, input, first))
                 return false;
     }
     return written;

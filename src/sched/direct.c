@@ -70,6 +70,13 @@ Expr *direct_index(const Schedule *s, const Group *group, const Node *member) {
     return index_offset(group->trial, index, region->offset);
 }
 
+const Node *updated_input(const Schedule *s, const Node *node) {
+    for (int i = 0; i < length(s->graph->mutation); i++)
+        if (!s->write[i] && output_base(mutation_value(s, i, 0)) == node)
+            return s->graph->input[s->graph->mutation[i].input];
+    return NULL;
+}
+
 /* Rows of lanes, side by side. */
 static bool has_rows(const Schedule *s, Kernel *kernel, Expr *index) {
     int64_t stride[EXPR_AXES];

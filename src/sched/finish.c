@@ -469,6 +469,20 @@ static void settle_open(Schedule *s, Group *group, const bool *stored) {
     }
 }
 
+/* What becomes a whole input is stored there as the run goes on, if the kernel knows of it where it
+ * folds (run/executable.c). */
+static void share_updated(Schedule *s, const Group *group, const bool *stored) {
+    Kernel *kernel = group->trial;
+    if (!length(s->graph->mutation) || group->anchor || !kernel_folds(kernel)) return;
+    for (int i = 0, at = 0; i < length(group->member); i++) {
+        if (!stored[i]) continue;
+        const Store *store = &kernel->store[at++];
+        const Node *input = updated_input(s, group->member[i]);
+        int value = input ? node_value(s, input) : VALUE_OPEN;
+        if (input && kernel_updates(kernel, store, value)) kernel_share(kernel, store, value);
+    }
+}
+
 int finish_group(Schedule *s, Group *group, const bool *stored) {
     if (!split_axes(s, group)) merge_axes(s, group);
     lay_short_axis(s, group);
@@ -484,6 +498,7 @@ int finish_group(Schedule *s, Group *group, const bool *stored) {
                      group->sink[i] ? STORE_SUM : STORE_SET);
     }
     settle_open(s, group, stored);
+    share_updated(s, group, stored);
     kernel->node_count = length(group->member);
     return add_kernel(s, kernel);
 }

@@ -163,6 +163,8 @@ void buffer_strides(const Schedule *schedule, const Node *node, int64_t *stride)
 void fuse_groups(Schedule *schedule);
 /* Of final groups; uses: by node id, of what reads or takes it from outside of its kernel. */
 void find_direct(Schedule *schedule, const int *uses);
+/* The input that takes all of node when all has run; NULL: none. */
+const Node *updated_input(const Schedule *schedule, const Node *node);
 /* Where a member of the group would be stored in its input, by the trial's axes; NULL: nowhere. */
 Expr *direct_index(const Schedule *schedule, const Group *group, const Node *member);
 /* Lets the store of the member, one of all of its kernel's, go there if it may. */

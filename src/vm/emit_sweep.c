@@ -163,6 +163,7 @@ static bool store_streams(const Builder *b, int s) {
     int64_t size = (int64_t)cb_dtype_size(buffer->dtype);
     if (!b->row || store->mode != STORE_SET || store->guard || buffer->role != BUFFER_OUT)
         return false;
+    if (buffer->shared) return false;
     if (!vm_store_has_lanes(b, s) || !vm_is_dense(place)) return false;
     if (buffer->numel * size < STREAM_BYTES_MIN || kernel->axis[b->lane_axis].size < STREAM_RUN_MIN)
         return false;

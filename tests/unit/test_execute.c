@@ -205,8 +205,10 @@ static const Update updates[] = {
     {"w: f32[1], i: i64[8, 8], x: f32[300000]", "m = sum(x)\n  n = reshape(m, sizes=[1])", ""},
 };
 
-static void run_update(void **state, const Update *u, bool mutates, cb_tensor *const *in,
-                       cb_tensor **out) {
+/* How many inputs took copies. */
+static int run_update(void **state, const Update *u, bool mutates, cb_tensor *const *in,
+                      cb_tensor **out) {
+    int64_t bytes;
     char text[400];
     snprintf(text, sizeof text,
              mutates ? "graph(%s) {\n  %s\n  mutate w = n\n  return%s\n}"
@@ -214,7 +216,9 @@ static void run_update(void **state, const Update *u, bool mutates, cb_tensor *c
              u->inputs, u->body, u->results + (mutates && *u->results));
     Executable *e = executable_of(state, text, NULL);
     assert_true(run_executable(e, in, out));
+    int copies = executable_copies(e, &bytes);
     executable_free(e);
+    return copies;
 }
 
 /* In place or aside: the new value is the one that the same graph returns, and what else it returns
@@ -232,6 +236,43 @@ static void updates_are_as_if_computed_aside(void **state) {
         if (cb_item(cb_all(cb_eq(w, wanted[0]))) != 1) FAIL("%s: another value", u->body);
         if (*u->results && cb_item(cb_all(cb_eq(got[0], wanted[1]))) != 1)
             FAIL("%s: another result", u->body);
+    }
+}
+
+typedef struct FoldedUpdate {
+    Update update;
+    int copies;
+} FoldedUpdate;
+
+static const FoldedUpdate folded[] = {
+    {{"", "n = mul(w, 2.0)\n  m = sum(n)", ", m"}, 0},
+    {{"", "n = mul(w, 2.0)\n  m = amax(n, dim=[1])", ", m"}, 0},
+    {{"", "n = mul(w, 2.0)\n  m = sum(w)", ", m"}, 0},
+    {{"", "m = mean(w, dim=[1], keepdim=true)\n  n = sub(w, m)", ""}, 0},
+    {{"", "n = softmax(w, dim=1)", ""}, 0},
+    {{"", "n = mul(w, 2.0)\n  s = sum(n, dim=[1], keepdim=true)\n  m = sub(w, s)", ", m"}, 1},
+    {{"",
+      "n = mul(w, 2.0)\n  s = sum(w, dim=[1], keepdim=true)\n  m = amax(abs(sub(w, s)), dim=[1])",
+      ", m"},
+     1},
+    {{"", "n = mul(w, 2.0)\n  f = flip(w, dims=[1])\n  m = sum(mul(f, n), dim=[1])", ", m"}, 1},
+};
+
+/* In rows, and in one row that is cut, by the VM and by generated code. */
+static void folds_beside_an_update(void **state) {
+    static const char *const inputs[] = {"w: f32[64, 40]", "w: f32[1, 20000]"};
+    for (size_t i = 0; i < 2 * sizeof folded / sizeof *folded; i++) {
+        Update u = folded[i / 2].update;
+        u.inputs = inputs[i % 2];
+        cb_tensor *w = ramp(i % 2 ? cb_dims(1, 20000) : cb_dims(64, 40), -3, 0.0625f);
+        cb_tensor *wanted[2] = {NULL}, *got[1] = {NULL};
+        cb_tensor *in[] = {w};
+        run_update(state, &u, false, in, wanted);
+        int copies = run_update(state, &u, true, in, got);
+        if (copies != folded[i / 2].copies) FAIL("%s: %d copies", u.body, copies);
+        if (cb_item(cb_all(cb_eq(w, wanted[0]))) != 1) FAIL("%s: another value", u.body);
+        if (*u.results && cb_item(cb_all(cb_eq(got[0], wanted[1]))) != 1)
+            FAIL("%s: another result", u.body);
     }
 }
 
@@ -526,6 +567,7 @@ static int run_engine(bool generate) {
         ONE(inputs_may_change_places),
         ONE(an_old_value_is_used_after_the_new_one),
         ONE(updates_are_as_if_computed_aside),
+        ONE(folds_beside_an_update),
         ONE(a_product_with_its_epilogue),
         ONE(sorted_rows),
         ONE(an_index_outside_is_an_error),

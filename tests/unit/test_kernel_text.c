@@ -186,6 +186,7 @@ static void keys_tell_kernels_apart(void **state) {
                                            {"b0: in f32[12]", "b0: in f32[13]"},
                                            {"b0: in f32[12]", "b0: in f16[12]"},
                                            {"b2: out", "b2: inout"},
+                                           {"b2: out", "b2: shared out"},
                                            {"load b0[", "load b1["},
                                            {"1.0:f32", "2.0:f32"},
                                            {"add t2", "sub t2"},

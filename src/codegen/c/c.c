@@ -38,6 +38,7 @@ static void bind_buffers(CKernel *c) {
     for (int b = 0; b < length(kernel->buffer); b++) {
         const KernelBuffer *buffer = &kernel->buffer[b];
         bool alone = buffer->role == BUFFER_OUT || (buffer->role == BUFFER_IN && !inout);
+        alone = alone && !buffer->shared;
         emit_line(&c->e, "%s%s *%sb%d = buffer[%d];", buffer->role == BUFFER_IN ? "const " : "",
                   c_target.storage[buffer->dtype], alone ? "restrict " : "", b, b);
     }

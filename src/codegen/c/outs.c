@@ -36,13 +36,13 @@ static bool writes_runs(const CKernel *c, int s) {
     return index_linear(kernel, store->index, along, &stride, &rest) && stride == 1;
 }
 
-/* Whether runs are long, and too much for the caches. */
+/* Whether runs are long, and too much for the caches, which no load has brought there before. */
 static bool may_stream(const CKernel *c, int s) {
     const KernelBuffer *buffer = &c->e.kernel->buffer[c->e.kernel->store[s].buffer];
     int64_t bytes = buffer->numel * (int64_t)cb_dtype_size(buffer->dtype);
     int64_t least = c->shape == SHAPE_ROW ? STREAM_ROWS_MIN : STREAM_BYTES_MIN;
     int64_t run = axis_typical(c->e.kernel, c->e.lane_axis) * (stores_flat(c, s) ? c->columns : 1);
-    return bytes >= least && run >= STREAM_RUN_MIN;
+    return bytes >= least && run >= STREAM_RUN_MIN && !buffer->shared;
 }
 
 /* NESTED kernels can copy out after their lane loop only, ROW kernels within their sweeps only. */
