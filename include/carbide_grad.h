@@ -30,9 +30,9 @@ CB_API bool cb_requires_grad(const cb_tensor *x); /* true of what is computed fr
 
 /* Tensor.backward: adds the gradient of y to that of every tensor that requires one and y was
  * computed from. gradient: that of y itself, of its dtype and sizes; NULL: 1, and y has one
- * element. An error names an operand that was written to since, where its elements are needed;
- * gradients may have been added to by then. Not inside of a symbolic trace. One thread at a time
- * for the same tensors. */
+ * element. An error names an operand that was written to since, where its elements are needed
+ * (within a compiled function they are there); gradients may have been added to by then. Not inside
+ * of a symbolic trace. One thread at a time for the same tensors. */
 CB_API cb_status cb_backward(cb_tensor *y, cb_tensor *gradient);
 
 /* torch.autograd.grad: the gradients of y by count tensors, which may be results on the way, into

@@ -164,6 +164,16 @@ static bool ends_with(const char *name, const char *end) {
     return length >= ending && !strcmp(name + length - ending, end);
 }
 
+/* A word like 2 or yes, or FULL, is a mistake sooner than a file of that name. */
+static bool is_target(const char *name) {
+    if (strpbrk(name, "./")) return true;
+    fprintf(stderr,
+            "carbide: the option explain is '%s', which is not 1, full, or a file as report.txt or "
+            "report.html; it is taken as 1\n",
+            name);
+    return false;
+}
+
 /* The first function of the process. What the option says then is so until the end. */
 static void start(const char *name) {
     static bool registered;
@@ -177,7 +187,7 @@ static void start(const char *name) {
     watch.newest = NULL; /* those of a parent are not ours to tell of */
     watch.first = NULL;
     watch.last = &watch.first;
-    set_target(name && !full ? name : "");
+    set_target(name && !full && is_target(name) ? name : "");
 }
 
 void watch_begin(Function *function) {

@@ -128,11 +128,12 @@ static bool restore(const TapeNode *node, int i, Number *number, Tensor **x) {
     if (!saved->storage) return true; /* nobody reads it */
     uint64_t version = atomic_load_explicit(&saved->storage->version, memory_order_relaxed);
     if (version == saved->version) return true;
+    uint64_t times = version - saved->version;
     fail(CB_ERR_ARGUMENT,
-         "backward: operand %d of %s (%s:%d) was modified in place, %llu times since, and its "
+         "backward: operand %d of %s (%s:%d) was modified in place, %llu time%s since, and its "
          "gradient needs the elements as they were",
          i, op_info(node->op)->name, node->site.file ? node->site.file : "?", node->site.line,
-         (unsigned long long)(version - saved->version));
+         (unsigned long long)times, plural((int64_t)times));
     return false;
 }
 

@@ -39,6 +39,8 @@ for words in "resnet50" "resnet50 --profile"; do # a screen of 24 lines, of whic
 done
 text=$(CARBIDE_EXPLAIN=1 "$carbide" bench gelu --batch 64 --seconds 0.01 2>&1 >/dev/null) || failed=1
 has "CARBIDE_EXPLAIN" "$text" "^function, compiled at " "1 graph, 0 breaks"
+text=$(CARBIDE_EXPLAIN=FULL "$carbide" bench gelu --batch 64 --seconds 0.01 2>&1 >/dev/null) || failed=1
+has "CARBIDE_EXPLAIN=FULL" "$text" "explain is 'FULL', which is not 1, full, or a file" "^function, compiled at "
 
 text=$("$carbide" ops) || failed=1
 has "ops" "$text" "^Pointwise" "^exp(x) " "^softmax(x, dim) " "^layer_norm(x, normalized, weight?, bias?, eps=1e-05)"

@@ -388,7 +388,7 @@ static void refusals(void **state) {
         {"Adma", NULL, "Lion, Muon; did you mean 'Adam'?"},
         {"SGD", "lr=", "SGD: 'lr' needs a value"},
         {"SGD", "lr=1e-3x", "needs a value"},
-        {"SGD", "lr=0.1 momentum=0.9", "needs a value"},
+        {"SGD", "lr=0.1 momentum=0.9", "SGD: a comma is missing behind the value of 'lr'"},
         {"SGD", "betas=(0.9, 0.99)", "SGD has no argument 'betas'; there are lr, "},
         {"SGD", "momemtum=0.9", "; did you mean 'momentum'?"},
         {"SGD", "lr=-1", "SGD: lr is -1"},
