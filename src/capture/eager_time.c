@@ -120,7 +120,7 @@ bool entry_print_speed(const Entry *entry, const char *between, Buffer *out) {
         put_ms(out, eager);
         putf(out, " ms (%.1fx)", eager / ms);
     }
-    putf(out, "%s%.1f GB/s", between, (double)plan->bytes / ms * 1e-6);
+    putf(out, "%s%.1f GB/s", between, (double)executable_moves(entry->executable) / ms * 1e-6);
     if (plan->flops) putf(out, ", %.0f GFLOP/s", (double)plan->flops / ms * 1e-6);
     if (compared > 0) putf(out, ", %.0f%% of the roofline", 100 * least / compared);
     return true;

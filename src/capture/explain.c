@@ -384,7 +384,7 @@ static void add_entry(cb_function_stats *stats, const Entry *entry) {
     const Plan *plan = executable_plan(entry->executable);
     stats->kernels = length(plan->step) + plan->copies;
     stats->kernels_eager = plan->kernels_eager;
-    stats->bytes = plan->bytes;
+    stats->bytes = executable_moves(entry->executable);
     stats->bytes_eager = plan->bytes_eager;
     stats->flops = plan->flops;
     stats->passes_ms = plan->time.passes_ms;

@@ -37,7 +37,7 @@ void totals_add(Totals *totals, Function *function) {
         const Plan *plan = executable_plan(e->executable);
         totals->steps += length(plan->step) + plan->copies;
         totals->steps_eager += plan->kernels_eager;
-        totals->bytes += plan->bytes;
+        totals->bytes += executable_moves(e->executable);
         totals->bytes_eager += plan->bytes_eager;
         add_times(totals, e);
     }
@@ -156,16 +156,17 @@ static void put_note(const Note *note, Buffer *out) {
 static void put_facts(const Entry *entry, Buffer *out) {
     const Plan *plan = executable_plan(entry->executable);
     const PlanTime *time = &plan->time;
+    int64_t bytes = executable_moves(entry->executable);
     ExecutableInfo info = executable_info(entry->executable);
     Buffer speed = buffer_new(out->arena);
     bool timed = entry_print_speed(entry, "; ", &speed);
     int ops = length(entry->trace->op), steps = length(plan->step) + plan->copies;
     putf(out, "<p>%d op%s became %d step%s, where eager launches %d. A call moves ", ops,
          plural(ops), steps, plural(steps), plan->kernels_eager);
-    put_byte_count(out, plan->bytes);
+    put_byte_count(out, bytes);
     put(out, ", eager ");
     put_byte_count(out, plan->bytes_eager);
-    if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
+    if (bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)bytes);
     put(out, "; its temporaries take ");
     put_byte_count(out, plan->arena_bytes);
     put(out, ".");

@@ -162,10 +162,11 @@ static void put_packed(const Executable *executable, Buffer *out) {
 
 void report_memory(const Executable *executable, Buffer *out) {
     const Plan *plan = executable_plan(executable);
-    put_byte_count(out, plan->bytes);
+    int64_t bytes = executable_moves(executable);
+    put_byte_count(out, bytes);
     put(out, ", eager ");
     put_byte_count(out, plan->bytes_eager);
-    if (plan->bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)plan->bytes);
+    if (bytes > 0) putf(out, " (%.1fx)", (double)plan->bytes_eager / (double)bytes);
     put(out, "; temporaries: ");
     put_byte_count(out, plan->arena_bytes);
     put(out, "\n");

@@ -422,6 +422,21 @@ int executable_copies(const Executable *executable, int64_t *bytes) {
     return copies;
 }
 
+/* What an input takes from memory of the plan's own is copied where it cannot be computed in place,
+ * which the plan does not know of. */
+int64_t executable_moves(const Executable *executable) {
+    const Plan *plan = executable->plan;
+    int64_t bytes = plan->bytes;
+    for (int i = plan->output_count; i < length(plan->output); i++) {
+        const PlanValue *value = &plan->value[plan->output[i].value];
+        bool known =
+            plan->output[i].direct || plan->output[i].region || value->place == VALUE_INPUT;
+        if (known || executable->in_place[i]) continue;
+        bytes += 2 * value->numel * (int64_t)cb_dtype_size(value->dtype);
+    }
+    return bytes;
+}
+
 double executable_step_ms(const Executable *executable, int step) {
     if (!executable->step_ns) return -1;
     return (double)atomic_load_explicit(&executable->step_ns[step], memory_order_relaxed) * 1e-6;

@@ -61,6 +61,8 @@ double executable_step_ms(const Executable *executable, int step);
  * not overlap, and the bytes that this moves. Its time is that of the step behind the last one;
  * 0: unknown. */
 int executable_copies(const Executable *executable, int64_t *bytes);
+/* Bytes that a run moves, with these copies. */
+int64_t executable_moves(const Executable *executable);
 
 /* Any number of threads may run one executable. inputs: tensors with the metas (and strides) of the
  * plan, on its device or, without dimensions, on the host. outputs[0 .. plan->output_count-1] get

@@ -217,6 +217,7 @@ static int run_update(void **state, const Update *u, bool mutates, cb_tensor *co
     Executable *e = executable_of(state, text, NULL);
     assert_true(run_executable(e, in, out));
     int copies = executable_copies(e, &bytes);
+    assert_int_equal(executable_moves(e), executable_plan(e)->bytes + bytes);
     executable_free(e);
     return copies;
 }
