@@ -135,7 +135,7 @@ static bool holds_same_order(Merge *m) {
     return domain_total(&m->domain) <= machine->small || form_of(scan->trial, machine) == FORM_TILE;
 }
 
-enum { MOST_SWEEPS = 2 }; /* of what is not kept: the largest one and the sum of softmax */
+enum { MOST_SWEEPS = 3 }; /* of what is not kept: a deviation's mean, its remainder, the squares */
 
 /* How many folds of the kernel read one another, in a chain. */
 static int sweeps_of(const Schedule *s, const Kernel *kernel) {
@@ -150,6 +150,15 @@ static int sweeps_of(const Schedule *s, const Kernel *kernel) {
     return most;
 }
 
+/* What is stored between two kernels is rounded, and a sum of f16 may be out of its range. */
+static bool folds_half(const Group *group) {
+    for (int i = 0; i < length(group->member); i++)
+        if (op_info(group->member[i]->op)->kind == KIND_REDUCE &&
+            cb_dtype_size(group->member[i]->dtype) < sizeof(float))
+            return true;
+    return false;
+}
+
 /* A row is kept from one sweep to the next where it is short and nobody shares it; else each sweep
  * begins at what is in memory. */
 static bool holds_few_sweeps(Merge *m) {
@@ -157,6 +166,7 @@ static bool holds_few_sweeps(Merge *m) {
     const DeviceMachine *machine = m->schedule->machine;
     bool folds = has_fold(a) && has_fold(b) && a->trial && b->trial && !m->sinks;
     if (!folds || !(elements_pass(m, a, b) || elements_pass(m, b, a))) return true;
+    if (folds_half(a) || folds_half(b)) return true;
     int64_t rows = domain_outer(&m->domain), row = domain_total(&m->domain) / rows;
     int sweeps = sweeps_of(m->schedule, a->trial) + sweeps_of(m->schedule, b->trial);
     bool split = rows < machine->rows_busy && row >= machine->chunk;
