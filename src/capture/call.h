@@ -58,6 +58,7 @@ struct Call {
     Set leaf;    /* histories of leaves that the segment has met, once there are many (match.c) */
     double start_ms, end_ms; /* of recording */
     Tensor *local[LOCAL_VALUES];
+    uintptr_t local_handle[LOCAL_VALUES];
     int64_t local_argument[2 * LOCAL_ARGUMENTS];
 };
 
@@ -84,6 +85,8 @@ int call_traced_function(Function *function, Ambient now, Tensor *const *input, 
                          Entry *entry, Tensor **output);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
+void call_drop_values(Call *call);   /* the room for them, which are NULL */
+void call_stand_nowhere(Call *call); /* it has no values, and no arguments */
 bool call_reserve_arguments(Call *call, int count);
 bool call_reserve_trace(Call *call, const Trace *trace); /* for both, whatever it is entered by */
 /* The call replays its trace from the first op on, false: there is no room; it does something
@@ -118,10 +121,11 @@ bool call_writes_result(Call *call, int target);
  * call to eager. Under fullgraph: an error, and false, instead. */
 bool call_break(Call *call, Reason reason, const char *what);
 
-/* Between cb_no_grad_open and _close of its own. */
-static inline bool call_is_quiet(const Call *call) {
-    return thread_state.no_grad > call->frame.no_grad;
+/* Between cb_no_grad_open and _close of its own: -1, else 0. */
+static inline int call_quiet(const Call *call) {
+    return (call->frame.no_grad - thread_state.no_grad) >> 31;
 }
+static inline bool call_is_quiet(const Call *call) { return call_quiet(call); }
 
 /* gradient.c: of the tracer (tensor/tracer.h). */
 bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out);
@@ -148,7 +152,7 @@ Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_co
                         const Attrs *attrs);
 cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_count,
                         const Attrs *attrs);
-cb_tensor *call_expects_two(cb_operand a, cb_operand b, Op op, Tracer *tracer);
+cb_tensor *call_expects_two(cb_operand a, cb_operand b, int op, Tracer *tracer);
 /* replay.c: OP_backward of {y, its gradient or NULL} is what the trace goes on with, or another
  * one does. False: the call records now, or is eager; or, with *ends, the trace, or another one,
  * ends before it. */

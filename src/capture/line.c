@@ -17,8 +17,11 @@ uint64_t trace_traits(const TraceValue *value, int number) {
     return x.traits;
 }
 
-static bool operand_fits(const TraceOperand *operand, TraceLine *line, int k) {
+/* A captured tensor is not told by its handle: the call has a view of its own of it. */
+static bool operand_fits(const Trace *trace, const TraceOperand *operand, TraceLine *line, int k) {
     if (operand->kind == OPERAND_ABSENT || operand_is_argument(operand)) return false;
+    if (operand->kind == OPERAND_VALUE && trace->value[operand->value].kind == VALUE_IS_CAPTURED)
+        return false;
     line->kind[k] = operand->kind;
     line->operand[k] = operand->kind == OPERAND_VALUE ? operand->value : operand->bits;
     return true;
@@ -27,14 +30,16 @@ static bool operand_fits(const TraceOperand *operand, TraceLine *line, int k) {
 static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
     bool fits = op->input_count <= LINE_OPERANDS && op->result >= 0 && !op->makes && !op->varies &&
                 !op->back && !trace->value[op->result].shift;
-    for (int k = 0; fits && k < op->input_count; k++) fits = operand_fits(&op->input[k], line, k);
+    for (int k = 0; fits && k < op->input_count; k++)
+        fits = operand_fits(trace, &op->input[k], line, k);
     if (!fits) return false;
     const TraceValue *value = &trace->value[op->result];
-    line->what = line_key(op->op, op->input_count, op->quiet);
+    line->what = line_key(op->op, op->input_count, op->quiet ? -1 : 0);
     line->word_count = op->word_count;
     line->word = op->called ? op->called : op->word;
     line->traits = trace_traits(value, op->result);
     line->root = trace->value[value->root].kind == VALUE_IS_RESULT ? NO_VALUE : value->root;
+    if (line->root != NO_VALUE) line->what ^= LINE_IS_SHARED;
     line->offset = value->offset;
     return true;
 }
@@ -66,21 +71,25 @@ static bool only_matches(const Call *call) {
            !call->tracer.disabled && !call->stale && call->next == &call->trace->line[call->at];
 }
 
-/* The line that the call stands at, when it is of this op. */
-static inline const TraceLine *find_line(const Call *call, int op, int input_count) {
+/* The line that the call stands at, when it is of this op; plain: and its result no view of what
+ * the call was given. */
+static inline const TraceLine *find_line(const Call *call, int op, int input_count, bool plain) {
     const TraceLine *line = call->next;
     if (POISONS && line != &no_line && !only_matches(call))
         abort(); /* somebody changed what decides, and did not say so */
-    return LIKELY(line->what == line_key(op, input_count, call_is_quiet(call))) ? line : NULL;
+    uint32_t differs = line->what ^ line_key(op, input_count, call_quiet(call));
+    return LIKELY(!(plain ? differs : differs & ~LINE_IS_SHARED)) ? line : NULL;
 }
 
-/* A tensor that the call has met, or a number of the trace. */
+/* A tensor that the call has met, or a number of the trace. handles: tensors come as such. */
 static inline bool is_operand(const Call *call, const TraceLine *line, int i, cb_operand given,
                               bool handles) {
     if (line->kind[i] != given.kind) return false;
-    if (given.kind != CB_OPERAND_TENSOR) return line->operand[i] == given.i;
-    const Tensor *x = call->value[line->operand[i]];
-    return x && (handles ? tensor_out(x) : x) == given.tensor;
+    int64_t known = line->operand[i];
+    if (given.kind == CB_OPERAND_TENSOR && !handles)
+        return given.tensor && call->value[known] == given.tensor;
+    if (given.kind == CB_OPERAND_TENSOR) known = (int64_t)call->tracer.handle[known];
+    return known == given.i;
 }
 
 static inline bool are_operands(const Call *call, const TraceLine *line, const cb_operand *input,
@@ -100,30 +109,34 @@ static inline void step_on(Call *call, const TraceLine *line) {
 }
 
 /* Apart, so that no register is saved for it by those that have their seats. */
-static __attribute__((noinline)) Tensor *take_new(Call *call, const TraceLine *line) {
+static __attribute__((noinline)) cb_tensor *take_new(Call *call, const TraceLine *line) {
     Tensor *x = call_shell(call, result_of(line));
     if (x) step_on(call, line);
-    return x;
+    return tensor_out(x);
 }
 
-static inline Tensor *take_line(Call *call, const TraceLine *line) {
+/* The handle of the line's result; NULL: no memory. */
+static inline cb_tensor *take_line(Call *call, const TraceLine *line, bool plain) {
     int v = result_of(line);
     Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;
     if (!x) return take_new(call, line);
-    call->tracer.seat[v] = NULL;
     seat_begin(&thread_state, x, line->traits, &call->tracer);
-    if (line->root != NO_VALUE) x->offset = line->offset + call->value[line->root]->offset;
+    if (!plain && line->root != NO_VALUE)
+        x->offset = line->offset + call->value[line->root]->offset;
+    cb_tensor *handle = tensor_out(x);
     call->value[v] = x;
+    call->tracer.handle[v] = (uintptr_t)handle;
     call->tracer.alive++;
     step_on(call, line);
-    return x;
+    return handle;
 }
 
 Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_count,
                         const Attrs *attrs) {
-    const TraceLine *line = find_line(call, op, input_count);
+    const TraceLine *line = find_line(call, op, input_count, false);
     if (!line || !are_operands(call, line, input, input_count, attrs, false)) return NULL;
-    return take_line(call, line);
+    int v = result_of(line);
+    return take_line(call, line, false) ? call->value[v] : NULL;
 }
 
 /* The call is where the tracer's function called it: no jump has left that, and no autocast has
@@ -137,16 +150,16 @@ static inline bool is_inside(void) {
 cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_count,
                         const Attrs *attrs) {
     Call *call = call_of(tracer);
-    const TraceLine *line = is_inside() ? find_line(call, op, input_count) : NULL;
+    const TraceLine *line = is_inside() ? find_line(call, op, input_count, false) : NULL;
     if (!line || !are_operands(call, line, input, input_count, attrs, true))
         return apply_unexpected(op, input, input_count, attrs);
-    return tensor_out(take_line(call, line));
+    return take_line(call, line, false);
 }
 
-cb_tensor *call_expects_two(cb_operand a, cb_operand b, Op op, Tracer *tracer) {
+cb_tensor *call_expects_two(cb_operand a, cb_operand b, int op, Tracer *tracer) {
     Call *call = call_of(tracer);
-    const TraceLine *line = is_inside() ? find_line(call, op, 2) : NULL;
+    const TraceLine *line = is_inside() ? find_line(call, op, 2, true) : NULL;
     if (!line || !is_operand(call, line, 0, a, true) || !is_operand(call, line, 1, b, true))
-        return apply_two_unexpected(a, b, op);
-    return tensor_out(take_line(call, line));
+        return apply_two_unexpected(a, b, op, tracer);
+    return take_line(call, line, true);
 }

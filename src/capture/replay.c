@@ -234,11 +234,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->failed = call->lost = false;
     call->failure = NULL;
     call->refused = REASON_NONE;
-    call->value = call->local;
-    call->value_capacity = LOCAL_VALUES;
-    call->bound = 0;
-    call->argument = call->local_argument;
-    call->argument_capacity = LOCAL_ARGUMENTS;
+    call_stand_nowhere(call);
     call->resumed = false;
     call->before = NULL;
     call->left = call->due = call->reserved = NULL;
@@ -247,7 +243,10 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->seats = NULL;
     call->left_serial = serial_next();
     if (!call_reserve(call, input_count) || (entry && !call_sit(call))) return false;
-    for (int i = 0; i < input_count; i++) call->value[i] = input[i];
+    for (int i = 0; i < input_count; i++) {
+        call->value[i] = input[i];
+        call->tracer.handle[i] = (uintptr_t)tensor_out(input[i]);
+    }
     module_mode_forget();
     if (!entry) return record_from(call, NULL, 0);
     call_expect_next(call);
@@ -332,18 +331,10 @@ bool call_at_event(Call *call) {
     return find_ending(call, segment_ends_here) || record_end_of(call, REASON_path_changed);
 }
 
-/* The first value from v on that is there, or how many there are: most are not. */
-static int next_bound(const Call *call, int v) {
-    Tensor *const *x = call->value;
-    while (v + 4 <= call->bound && !x[v] && !x[v + 1] && !x[v + 2] && !x[v + 3]) v += 4;
-    while (v < call->bound && !x[v]) v++;
-    return v;
-}
-
 void call_finish(Call *call) {
     int first = call->input_count;
     call_stand_up(call);
-    for (int v = first; (v = next_bound(call, v)) < call->bound; v++) {
+    for (int v = first; (v = values_next(call->value, v, call->bound)) < call->bound; v++) {
         Tensor *x = call->value[v];
         call->value[v] = NULL;
         if (call_traced(call, x) == NO_VALUE) { /* our view of one from outside */
@@ -354,20 +345,15 @@ void call_finish(Call *call) {
         }
     }
     for (int i = 0; i < first; i++) {
-        if (!call_owns_input(call, i)) continue;
-        Tensor *x = call->value[i]; /* dead, it is no input that the function frees */
-        call->value[i] = NULL;
-        tensor_destroy(x);
+        Tensor *x = call->value[i];
+        call->value[i] = NULL; /* dead, it is no input that the function frees */
+        if (call_owns_input(call, i)) tensor_destroy(x);
     }
     record_free(call->recording);
     segment_drop_reserved(call);
     if (call->leaf.count) set_free(&call->leaf);
-    if (call->value != call->local) memory_free(call->value);
+    call_drop_values(call);
     if (call->argument != call->local_argument) memory_free(call->argument);
     call->recording = NULL;
-    call->value = call->local;
-    call->value_capacity = LOCAL_VALUES;
-    call->argument = call->local_argument;
-    call->argument_capacity = LOCAL_ARGUMENTS;
-    call->bound = 0;
+    call_stand_nowhere(call);
 }

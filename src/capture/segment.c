@@ -93,11 +93,7 @@ static void stand_at(Call *call, const LeftSegment *left) {
 }
 
 static void stand_nowhere(Call *call) {
-    call->value = call->local;
-    call->bound = 0;
-    call->value_capacity = LOCAL_VALUES;
-    call->argument = call->local_argument;
-    call->argument_capacity = LOCAL_ARGUMENTS;
+    call_stand_nowhere(call);
     call->input_count = 0;
     call->recording = NULL;
 }

@@ -7,20 +7,44 @@
 #include "base/memory.h"
 #include <string.h>
 
-bool call_reserve(Call *call, int count) {
-    if (count > call->value_capacity) {
-        int capacity = call->value_capacity * 2;
-        while (capacity < count) capacity *= 2;
-        bool local = call->value == call->local;
-        Tensor **grown =
-            memory_resize(local ? NULL : call->value, sizeof *grown * (size_t)capacity);
-        if (!grown) return false;
-        if (local) memcpy(grown, call->local, sizeof *grown * (size_t)call->bound);
-        call->value = grown;
-        call->value_capacity = capacity;
+/* Into a list of the thread's, of which nothing is set that is not bound. */
+static bool grow(Call *call, int count) {
+    int capacity = call->value_capacity * 2;
+    while (capacity < count) capacity *= 2;
+    ValueList list = values_take(&thread_state, capacity);
+    if (!list.value) return false;
+    for (int v = 0; v < call->bound; v++) {
+        list.value[v] = call->value[v];
+        list.handle[v] = call->tracer.handle[v];
+        call->value[v] = NULL;
     }
-    while (call->bound < count) call->value[call->bound++] = NULL;
+    call_drop_values(call);
+    call->value = call->tracer.value = list.value;
+    call->tracer.handle = list.handle;
+    call->value_capacity = list.capacity;
     return true;
+}
+
+bool call_reserve(Call *call, int count) {
+    if (count > call->value_capacity && !grow(call, count)) return false;
+    if (call->value == call->local)
+        while (call->bound < count) call->value[call->bound++] = NULL;
+    if (call->bound < count) call->bound = count;
+    return true;
+}
+
+void call_drop_values(Call *call) {
+    if (call->value == call->local) return;
+    values_give(&thread_state, (ValueList){call->value, call->tracer.handle, call->value_capacity});
+}
+
+void call_stand_nowhere(Call *call) {
+    call->value = call->tracer.value = call->local;
+    call->tracer.handle = call->local_handle;
+    call->value_capacity = LOCAL_VALUES;
+    call->bound = 0;
+    call->argument = call->local_argument;
+    call->argument_capacity = LOCAL_ARGUMENTS;
 }
 
 bool call_reserve_arguments(Call *call, int count) {
@@ -47,7 +71,6 @@ bool call_sit(Call *call) {
     if (!call_reserve_trace(call, trace)) return false;
     call->seats = seats_take(&thread_state, trace->serial, length(trace->value));
     call->tracer.seat = call->seats ? call->seats->slot : NULL;
-    call->tracer.value = call->value;
     call->tracer.seats = call->seats ? call->seats->count : 0;
     call->tracer.home = call->seats ? &call->frame.own : NULL;
     return true;
@@ -55,7 +78,7 @@ bool call_sit(Call *call) {
 
 void call_stand_up(Call *call) {
     residents_join(&call->tracer);
-    if (call->seats) seats_leave(call->seats);
+    if (call->seats) seats_leave(call->seats, &call->tracer);
     call->seats = NULL;
     call->tracer.seat = NULL;
 }
@@ -67,7 +90,6 @@ Tensor *call_shell(Call *call, int v) {
         offset += call->value[value->root]->offset;
     Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;
     if (x) {
-        call->tracer.seat[v] = NULL;
         seat_begin(&thread_state, x, trace_traits(value, v), &call->tracer);
         x->offset = offset;
     } else {
@@ -78,6 +100,7 @@ Tensor *call_shell(Call *call, int v) {
         }
     }
     call->value[v] = x;
+    call->tracer.handle[v] = (uintptr_t)tensor_out(x);
     call->tracer.alive++;
     return x;
 }
@@ -89,6 +112,7 @@ static __attribute__((noinline, cold)) void lose_input(Call *call, const Tensor 
         Tensor *own = cb_keep(tensor_double(x));
         if (own) {
             call->value[i] = own;
+            call->tracer.handle[i] = NO_HANDLE;
             if (!call->own_inputs++) memset(call->own_input, 0, sizeof call->own_input);
             call->own_input[i / 64] |= UINT64_C(1) << i % 64;
         } else {
@@ -107,6 +131,7 @@ void call_loses_tensor(Tracer *tracer, Tensor *x) {
         lose_input(call, x);
     } else if (x->trace == tracer->serial) {
         call->value[x->number] = NULL;
+        call->tracer.handle[x->number] = NO_HANDLE;
         call->tracer.alive--;
     }
 }

@@ -324,14 +324,15 @@ cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs 
     return tracer->expect(tracer, op, input, input_count, attrs);
 }
 
-cb_tensor *apply_two_unexpected(cb_operand a, cb_operand b, Op op) {
+cb_tensor *apply_two_unexpected(cb_operand a, cb_operand b, int op, Tracer *tracer) {
+    (void)tracer;
     cb_operand input[] = {a, b};
-    return apply_unexpected(op, input, 2, &attrs_none);
+    return apply_unexpected((Op)op, input, 2, &attrs_none);
 }
 
-cb_tensor *apply_two(cb_operand a, cb_operand b, Op op) {
+cb_tensor *apply_two(cb_operand a, cb_operand b, int op) {
     Tracer *tracer = thread_state.tracer;
-    if (!tracer || !tracer->expect_two) return apply_two_unexpected(a, b, op);
+    if (!tracer) return apply_two_unexpected(a, b, op, tracer);
     return tracer->expect_two(a, b, op, tracer);
 }
 

@@ -29,9 +29,9 @@ Tensor *apply_call(Op op, const cb_operand *input, int input_count, const Attrs 
 /* A call of the user's, with handles in input, which become tensors, and for the result; of two
  * operands and no attributes. The same where the tracer does not expect the op. */
 cb_tensor *apply_handles(Op op, cb_operand *input, int input_count, const Attrs *attrs);
-cb_tensor *apply_two(cb_operand a, cb_operand b, Op op);
+cb_tensor *apply_two(cb_operand a, cb_operand b, int op);
 cb_tensor *apply_unexpected(Op op, cb_operand *input, int input_count, const Attrs *attrs);
-cb_tensor *apply_two_unexpected(cb_operand a, cb_operand b, Op op);
+cb_tensor *apply_two_unexpected(cb_operand a, cb_operand b, int op, Tracer *tracer);
 
 /* The op on operands that autocast has converted (autocast.c). */
 Tensor *autocast_apply(Op op, const cb_operand *input, int input_count, const Attrs *attrs);

@@ -367,6 +367,7 @@ static bool request_good(const TraceRequest *request) {
 
 static void begin(FxTrace *trace, const TraceRequest *request, FxGraph *graph) {
     trace->tracer = (Tracer){.apply = trace_apply,
+                             .expect_two = apply_two_unexpected,
                              .assign = trace_assign,
                              .materialize = trace_materialize,
                              .destroy_tensor = trace_destroy,

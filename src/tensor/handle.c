@@ -237,7 +237,7 @@ static __attribute__((noinline, cold)) bool carry(Tensor *x, uintptr_t next) {
 static inline bool end_handle(Tensor *x, uint64_t freed) {
     uintptr_t handle = atomic_load_explicit(&x->handle, memory_order_relaxed);
     x->freed = freed; /* for errors, until the slot is used again */
-    if ((uint8_t)handle == 0xFF) return carry(x, next_handle(handle));
+    if (__builtin_expect((uint8_t)handle == 0xFF, 0)) return carry(x, next_handle(handle));
     atomic_store_explicit(&x->handle, handle + 1, memory_order_relaxed);
     return true;
 }
@@ -283,10 +283,11 @@ void slots_free(ThreadState *t, Tensor *first, bool checks) {
 
 /* What its seat, which is empty, is to have is as the shell has it: it had no storage to take
  * strides from. */
-static inline void take_seat(Tensor *x, Tensor **seat, Tensor **value, uint64_t freed) {
+static inline void take_seat(Tensor *x, const Tracer *tracer, uint64_t freed) {
     int v = x->number;
-    value[v] = NULL;
-    seat[v] = end_handle(x, freed) ? x : NULL;
+    tracer->value[v] = NULL;
+    tracer->handle[v] = NO_HANDLE;
+    tracer->seat[v] = end_handle(x, freed) ? x : NULL;
     x->seated = atomic_load_explicit(&x->handle, memory_order_relaxed);
     x->scope = NULL;
     x->kept = false;
@@ -296,7 +297,7 @@ void seat_free(ThreadState *t, Tensor *x) {
     x->is_gradient = false;
     uint64_t freed = site_pack();
     t->oldest_death = remember(t->deaths, t->oldest_death, x, freed);
-    take_seat(x, t->tracer->seat, t->tracer->value, freed);
+    take_seat(x, t->tracer, freed);
     t->tracer->alive--;
 }
 
@@ -304,7 +305,6 @@ void seat_free(ThreadState *t, Tensor *x) {
 Tensor *seats_free(ThreadState *t, Tensor *x, int *count) {
     Tracer *tracer = t->tracer;
     if (!x || !has_seat(tracer, x)) return x;
-    Tensor **seat = tracer->seat, **value = tracer->value;
     uint64_t serial = tracer->serial, freed = site_pack();
     Death *deaths = t->deaths, *death = t->oldest_death;
     int freed_count = 0;
@@ -313,7 +313,7 @@ Tensor *seats_free(ThreadState *t, Tensor *x, int *count) {
         /* where the one behind is, when all are as far apart as these */
         __builtin_prefetch((const void *)(2 * (uintptr_t)next - (uintptr_t)x), 1);
         death = remember(deaths, death, x, freed);
-        take_seat(x, seat, value, freed);
+        take_seat(x, tracer, freed);
     }
     t->oldest_death = death;
     tracer->alive -= freed_count;
@@ -331,7 +331,7 @@ void residents_die(ThreadState *t) {
         Tensor *x = value[v];
         if (!x || !is_resident(x, trace)) continue;
         value[v] = NULL;
-        seat[v] = end_handle(x, freed) ? x : NULL;
+        if (!end_handle(x, freed)) seat[v] = NULL;
         count++;
     }
     tracer->home = NULL;

@@ -12,7 +12,8 @@
 
 enum {
     FEW_SEATS = 4, /* of fewer values a call is not longer for want of them */
-    PATIENCE = 16
+    PATIENCE = 16,
+    MOST_VALUES = 1 << 14 /* that a list is kept for */
 };
 
 static Seats *find(Seats *table, uint64_t trace) {
@@ -42,6 +43,8 @@ void seats_end(ThreadState *t) {
     for (int i = 0; t->seats && i < 1 << SEATS_BITS; i++) empty(t, &t->seats[i]);
     memory_free(t->seats);
     t->seats = NULL;
+    memory_free(t->values.value);
+    t->values = (ValueList){0};
 }
 
 static int count_all(const ThreadState *t) {
@@ -86,4 +89,42 @@ void residents_join(Tracer *tracer) {
     tracer->home = NULL;
 }
 
-void seats_leave(Seats *seats) { seats->taken = false; }
+/* What lives has its seat no more. */
+void seats_leave(Seats *seats, const Tracer *tracer) {
+    int count = seats->count;
+    for (int v = 0; (v = values_next(tracer->value, v, count)) < count; v++) seats->slot[v] = NULL;
+    seats->taken = false;
+}
+
+/* ---- values -------------------------------------------------------------------------------- */
+
+ValueList values_take(ThreadState *t, int capacity) {
+    ValueList list = t->values;
+    if (list.capacity >= capacity) {
+        t->values = (ValueList){0};
+        return list;
+    }
+    list.value = memory_zalloc((sizeof *list.value + sizeof *list.handle) * (size_t)capacity);
+    list.handle = (uintptr_t *)(void *)(list.value + capacity);
+    list.capacity = capacity;
+    return list;
+}
+
+void values_give(ThreadState *t, ValueList list) {
+    if (list.capacity <= t->values.capacity || list.capacity > MOST_VALUES) {
+        memory_free(list.value);
+        return;
+    }
+    memory_free(t->values.value);
+    t->values = list;
+}
+
+static inline bool none_of_four(Tensor *const *x) {
+    return !((uintptr_t)x[0] | (uintptr_t)x[1] | (uintptr_t)x[2] | (uintptr_t)x[3]);
+}
+
+int values_next(Tensor *const *value, int v, int count) {
+    while (v + 8 <= count && none_of_four(&value[v]) && none_of_four(&value[v + 4])) v += 8;
+    while (v < count && !value[v]) v++;
+    return v;
+}

@@ -33,19 +33,29 @@ enum { LAST_DEATHS = 4096 };
 
 /* Slots that the thread keeps for a trace that it replays, one for each of its values: the next
  * call finds the shell as the last one left it, with its dtype, sizes, strides and number, and
- * writes little more than where it was made. A seat is empty while its shell lives, and stays empty
- * when the shell outlives the call: what fills it next is written as a whole. seats.c
+ * writes little more than where it was made. While the call replays, a seat whose shell lives keeps
+ * it; it becomes empty when the shell outlives that, and what fills it next is written as a whole.
+ * seats.c
  *
  * A shell that a seat gives to the function's own scope is a resident: it is in no list, and the
  * values of the call say which there are when that scope ends. Whatever else becomes of the call
  * first puts its residents into the scope (residents_join). */
 typedef struct Seats {
     uint64_t trace; /* Trace.serial, 0: of none */
-    Tensor **slot;  /* by value; free ones */
+    Tensor **slot;  /* by value; free ones, unless a call has taken the seats */
     int count;
     int refused; /* calls of other traces since */
     bool taken;  /* by a call */
 } Seats;
+
+/* Room for what a call knows of its values, by number: the tensors, all NULL in a list that is
+ * nobody's, and their handles. One block of memory, of the thread's last call. */
+typedef struct ValueList {
+    Tensor **value; /* NULL: there is none */
+    uintptr_t *handle;
+    int capacity;
+} ValueList;
+#define NO_HANDLE ((uintptr_t)1) /* no tensor's, and not NULL's */
 
 typedef struct ThreadState ThreadState;
 struct ThreadState {
@@ -60,6 +70,7 @@ struct ThreadState {
     Death *deaths;       /* a ring of LAST_DEATHS; NULL: no memory for it */
     Death *oldest_death; /* of deaths */
     Seats *seats;        /* a table; NULL: none yet */
+    ValueList values;    /* that no call has */
     AutocastState autocast;
     const char *writes;          /* what the user calls the write in place; NULL: assign */
     int disabled;                /* scopes of cb_disable_open */
@@ -149,9 +160,14 @@ enum { SEATS_BITS = 3, MOST_SEATS = 4096 }; /* of the table by trace; slots of a
 /* seats.c: those of the trace for a call, NULL: none; the call is over; all that no call has go
  * back to the free slots, false: there were none; all, as the thread ends. */
 Seats *seats_take(ThreadState *t, uint64_t trace, int count);
-void seats_leave(Seats *seats);
+void seats_leave(Seats *seats, const Tracer *tracer);
 bool seats_give_back(ThreadState *t);
 void seats_end(ThreadState *t);
+/* A list of at least so many, value NULL: no memory; it is nobody's any more. */
+ValueList values_take(ThreadState *t, int capacity);
+void values_give(ThreadState *t, ValueList list);
+/* The first from v on that is none of NULL, or count: most are. */
+int values_next(Tensor *const *value, int v, int count);
 /* handle.c: x, a shell of the tracer's that its seat waits for, has died. Of those of a scope from
  * x on, as many as there are before another tensor: which one that is. */
 void seat_free(ThreadState *t, Tensor *x);

@@ -38,10 +38,10 @@ struct Tracer {
     /* A call of the user's, with handles, where the op may be what the tracer expects next: what
      * the call gives. An op that is not goes on to the door (apply_unexpected). May be NULL, and is
      * not asked for norms that move statistics. expect_two: of two operands and no attributes,
-     * which stay in registers. */
+     * which stay in registers; apply_two_unexpected where none is expected. */
     cb_tensor *(*expect)(Tracer *tracer, Op op, cb_operand *input, int input_count,
                          const Attrs *attrs);
-    cb_tensor *(*expect_two)(cb_operand a, cb_operand b, Op op, Tracer *tracer);
+    cb_tensor *(*expect_two)(cb_operand a, cb_operand b, int op, Tracer *tracer);
     Tensor *(*assign)(Tracer *tracer, Tensor *target, const cb_operand *value);
     /* A value request; false with an error. Also asked for a tensor that has storage, since what
      * was recorded may be due to write it, or to read what the caller is about to change: true
@@ -83,10 +83,10 @@ struct Tracer {
     void (*meet_module)(Tracer *tracer, const cb_module *module);
     /* The FX graph runs. May be NULL. */
     void (*meet_graph)(Tracer *tracer, const cb_graph *graph);
-    /* Where its shells, by their number, sit while they are dead, and their places in a list of
-     * those that live (tensor/thread.h): such a one dies without destroy_tensor. NULL: it asks for
-     * that. */
+    /* Slots for its shells, by their number, and their places in a list of those that live
+     * (tensor/thread.h): such a one dies without destroy_tensor. NULL: it asks for that. */
     Tensor **seat, **value;
+    uintptr_t *handle; /* of those that live, or NO_HANDLE; not set for others */
     int seats;
     Scope *home;      /* that its residents die with, NULL: there are none (tensor/thread.h) */
     int alive;        /* shells */

@@ -157,9 +157,11 @@ typedef struct TraceLine {
     int64_t operand[LINE_OPERANDS]; /* a value, or the number's bits */
 } TraceLine;
 _Static_assert(sizeof(TraceLine) == 64, "a line of the cache");
-#define LINE_IS_OTHER UINT32_MAX
-static inline uint32_t line_key(int op, int input_count, bool quiet) {
-    return (uint32_t)op | (uint32_t)input_count << 16 | (uint32_t)quiet << 24;
+/* quiet: 0 or -1. The bits above are those of no key; LINE_IS_SHARED turns one over. */
+#define LINE_IS_OTHER UINT32_C(0x55000000)
+#define LINE_IS_SHARED UINT32_C(0x01000000) /* its result is a view of what root is a view of */
+static inline uint32_t line_key(int op, int input_count, int quiet) {
+    return ((uint32_t)op | (uint32_t)input_count << 16) ^ (uint32_t)quiet;
 }
 
 typedef struct Trace {

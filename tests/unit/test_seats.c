@@ -169,6 +169,66 @@ static void views_of_other_places(void **state) {
     cb_function_free(f);
 }
 
+static cb_tensor *other_chain(cb_tensor *x) { /* more than fits into a call itself */
+    cb_tensor *y = cb_add(x, weight);
+    for (int i = 0; i < 150; i++) y = cb_mul(y, 1.5);
+    return y;
+}
+
+static cb_tensor *early(cb_tensor *x) { /* what it returns has the number that weight has there */
+    cb_tensor *y = cb_add(x, 1.0), *z = y;
+    for (int i = 0; i < 150; i++) z = cb_mul(z, 1.5);
+    return y;
+}
+
+/* A tensor from outside is told by itself, not by whose handle the last call had at its number. */
+static void found_tensors_change(void **state) {
+    (void)state;
+    cb_function *f = cb_compile(other_chain, VM), *g = cb_compile(early, VM);
+    cb_tensor *x = ramp(3, 4), *first = weight = ramp(3, 4);
+    for (int round = 0; round < 4; round++) {
+        weight = first;
+        expect_equal(cb_call(f, x), other_chain(x));
+        weight = cb_call(g, x);
+        expect_equal(cb_call(f, x), other_chain(x));
+    }
+    cb_function_free(f);
+    cb_function_free(g);
+}
+
+static cb_tensor *uses_what_is_gone(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, 1.0), *z = cb_mul(y, 2.0);
+    if (turned) cb_free(y);
+    return cb_add(cb_neg(z), y);
+}
+
+static cb_tensor *uses_a_freed_input(cb_tensor *x) {
+    cb_tensor *y = cb_add(x, 1.0);
+    if (turned) cb_free(x);
+    return cb_add(cb_neg(cb_mul(y, 2.0)), x);
+}
+
+static void goes_on_with_what_is_gone(cb_function_1 *function) {
+    cb_function *f = cb_compile(function, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int round = 0; round < 6; round++) {
+        turned = round == 5;
+        cb_tensor *y = cb_call(f, x);
+        if (!turned) expect_equal(y, function(x));
+        if (turned) assert_null(y);
+    }
+    assert_non_null(strstr(cb_error(), "the tensor is gone"));
+    cb_clear_error();
+    turned = false;
+    cb_function_free(f);
+}
+
+static void what_is_freed_is_no_operand(void **state) {
+    (void)state;
+    goes_on_with_what_is_gone(uses_what_is_gone);
+    goes_on_with_what_is_gone(uses_a_freed_input);
+}
+
 /* ---- how many there are ---------------------------------------------------------------------- */
 
 /* Those that a call has are no other one's: the calls of a kernel come while it runs. */
@@ -180,9 +240,35 @@ static void seats_have_one_call(void **state) {
     Seats *seats = seats_take(&thread_state, trace, 8);
     assert_non_null(seats);
     assert_null(seats_take(&thread_state, trace, 8));
-    seats_leave(seats);
+    Tensor *value[8] = {NULL};
+    Tracer tracer = {.value = value};
+    seats_leave(seats, &tracer);
     assert_ptr_equal(seats_take(&thread_state, trace, 8), seats);
-    seats_leave(seats);
+    Tensor *x = cb_ones(cb_dims(3), CB_F32), *y = cb_ones(cb_dims(3), CB_F32);
+    seats->slot[0] = value[0] = x; /* the first and the last one live */
+    seats->slot[7] = value[7] = y;
+    seats_leave(seats, &tracer);
+    assert_null(seats->slot[0]);
+    assert_null(seats->slot[7]);
+}
+
+/* Room for the values of calls: the largest is kept, all of it NULL. */
+static void rooms_are_kept(void **state) {
+    (void)state;
+    ValueList few = values_take(&thread_state, 300), many = values_take(&thread_state, 700);
+    assert_true(few.capacity >= 300 && many.capacity >= 700);
+    values_give(&thread_state, few);
+    values_give(&thread_state, many);
+    ValueList room = values_take(&thread_state, 500);
+    assert_ptr_equal(room.value, few.capacity > many.capacity ? few.value : many.value);
+    assert_int_equal(values_next(room.value, 0, 700), 700);
+    for (int v = 699; v > 640; v--) {
+        room.value[v] = (Tensor *)room.value; /* any pointer */
+        assert_int_equal(values_next(room.value, 0, 700), v);
+        room.value[v] = NULL;
+    }
+    assert_int_equal(values_next(room.value, 0, 13), 13);
+    values_give(&thread_state, room);
 }
 
 static cb_tensor *long_chain(cb_tensor *x) {
@@ -334,10 +420,17 @@ static void residents_end_in_many_ways(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_slot_comes_back),       cmocka_unit_test(shells_are_gone),
-        cmocka_unit_test(calls_inside_of_calls),      cmocka_unit_test(calls_that_leave_the_trace),
-        cmocka_unit_test(views_of_other_places),      cmocka_unit_test(seats_are_limited),
-        cmocka_unit_test(traces_that_take_turns),     cmocka_unit_test(seats_have_one_call),
+        cmocka_unit_test(each_slot_comes_back),
+        cmocka_unit_test(shells_are_gone),
+        cmocka_unit_test(calls_inside_of_calls),
+        cmocka_unit_test(calls_that_leave_the_trace),
+        cmocka_unit_test(views_of_other_places),
+        cmocka_unit_test(seats_are_limited),
+        cmocka_unit_test(traces_that_take_turns),
+        cmocka_unit_test(seats_have_one_call),
+        cmocka_unit_test(rooms_are_kept),
+        cmocka_unit_test(found_tensors_change),
+        cmocka_unit_test(what_is_freed_is_no_operand),
         cmocka_unit_test(residents_end_in_many_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

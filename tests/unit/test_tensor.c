@@ -315,6 +315,7 @@ static void record_destroy(Tracer *tracer, Tensor *x) {
 static void test_tracer(void **state) {
     (void)state;
     Recorder r = {.tracer = {.apply = record_apply,
+                             .expect_two = apply_two_unexpected,
                              .assign = record_assign,
                              .materialize = record_materialize,
                              .destroy_tensor = record_destroy,
@@ -435,6 +436,7 @@ static void test_bad_lists(void **state) {
 static void test_join(void **state) {
     (void)state;
     Recorder r = {.tracer = {.apply = record_apply,
+                             .expect_two = apply_two_unexpected,
                              .assign = record_assign,
                              .materialize = record_materialize,
                              .destroy_tensor = record_destroy,
