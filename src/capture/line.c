@@ -38,6 +38,7 @@ static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
     line->word_count = op->word_count;
     line->word = op->called ? op->called : op->word;
     line->traits = trace_traits(value, op->result);
+    line->result = op->result;
     line->root = trace->value[value->root].kind == VALUE_IS_RESULT ? NO_VALUE : value->root;
     if (line->root != NO_VALUE) line->what ^= LINE_IS_SHARED;
     line->offset = value->offset;
@@ -101,8 +102,6 @@ static inline bool are_operands(const Call *call, const TraceLine *line, const c
     return true;
 }
 
-static inline int result_of(const TraceLine *line) { return (int)(line->traits >> 32); }
-
 static inline void step_on(Call *call, const TraceLine *line) {
     call->next = line + 1;
     call->at++;
@@ -110,15 +109,15 @@ static inline void step_on(Call *call, const TraceLine *line) {
 
 /* Apart, so that no register is saved for it by those that have their seats. */
 static __attribute__((noinline)) cb_tensor *take_new(Call *call, const TraceLine *line) {
-    Tensor *x = call_shell(call, result_of(line));
+    Tensor *x = call_shell(call, line->result);
     if (x) step_on(call, line);
     return tensor_out(x);
 }
 
 /* The handle of the line's result; NULL: no memory. */
 static inline cb_tensor *take_line(Call *call, const TraceLine *line, bool plain) {
-    int v = result_of(line);
-    Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;
+    int v = line->result;
+    Tensor *x = call->tracer.seat[v];
     if (!x) return take_new(call, line);
     seat_begin(&thread_state, x, line->traits, &call->tracer);
     if (!plain && line->root != NO_VALUE)
@@ -135,7 +134,7 @@ Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_co
                         const Attrs *attrs) {
     const TraceLine *line = find_line(call, op, input_count, false);
     if (!line || !are_operands(call, line, input, input_count, attrs, false)) return NULL;
-    int v = result_of(line);
+    int v = line->result;
     return take_line(call, line, false) ? call->value[v] : NULL;
 }
 
@@ -143,8 +142,7 @@ Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_co
  * operands converted. */
 static inline bool is_inside(void) {
     const ThreadState *t = &thread_state;
-    return LIKELY(t->frame && frame_lives(t->frame, stack_here()) &&
-                  t->autocast.lower == AUTOCAST_OFF);
+    return LIKELY(frame_lives(t->frame, stack_here()) && t->autocast.lower == AUTOCAST_OFF);
 }
 
 cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_count,

@@ -334,7 +334,7 @@ bool call_at_event(Call *call) {
 void call_finish(Call *call) {
     int first = call->input_count;
     call_stand_up(call);
-    for (int v = first; (v = values_next(call->value, v, call->bound)) < call->bound; v++) {
+    for (int v = first; (v = values_next(&call->tracer, v, call->bound)) < call->bound; v++) {
         Tensor *x = call->value[v];
         call->value[v] = NULL;
         if (call_traced(call, x) == NO_VALUE) { /* our view of one from outside */

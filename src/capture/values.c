@@ -20,6 +20,7 @@ static bool grow(Call *call, int count) {
     }
     call_drop_values(call);
     call->value = call->tracer.value = list.value;
+    if (!call->seats) call->tracer.seat = call->value;
     call->tracer.handle = list.handle;
     call->value_capacity = list.capacity;
     return true;
@@ -39,7 +40,8 @@ void call_drop_values(Call *call) {
 }
 
 void call_stand_nowhere(Call *call) {
-    call->value = call->tracer.value = call->local;
+    call->value = call->tracer.value = call->tracer.seat = call->local;
+    call->tracer.survivors.of = 0;
     call->tracer.handle = call->local_handle;
     call->value_capacity = LOCAL_VALUES;
     call->bound = 0;
@@ -70,7 +72,7 @@ bool call_sit(Call *call) {
     const Trace *trace = call->trace;
     if (!call_reserve_trace(call, trace)) return false;
     call->seats = seats_take(&thread_state, trace->serial, length(trace->value));
-    call->tracer.seat = call->seats ? call->seats->slot : NULL;
+    call->tracer.seat = call->seats ? call->seats->slot : call->value;
     call->tracer.seats = call->seats ? call->seats->count : 0;
     call->tracer.home = call->seats ? &call->frame.own : NULL;
     return true;
@@ -80,7 +82,8 @@ void call_stand_up(Call *call) {
     residents_join(&call->tracer);
     if (call->seats) seats_leave(call->seats, &call->tracer);
     call->seats = NULL;
-    call->tracer.seat = NULL;
+    call->tracer.seat = call->value; /* of what has no shell yet: NULL */
+    call->tracer.seats = 0;
 }
 
 Tensor *call_shell(Call *call, int v) {
@@ -88,7 +91,7 @@ Tensor *call_shell(Call *call, int v) {
     int64_t offset = trace_offset(value, call->argument);
     if (call->trace->value[value->root].kind != VALUE_IS_RESULT)
         offset += call->value[value->root]->offset;
-    Tensor *x = call->tracer.seat ? call->tracer.seat[v] : NULL;
+    Tensor *x = call->tracer.seat[v];
     if (x) {
         seat_begin(&thread_state, x, trace_traits(value, v), &call->tracer);
         x->offset = offset;
@@ -101,6 +104,7 @@ Tensor *call_shell(Call *call, int v) {
     }
     call->value[v] = x;
     call->tracer.handle[v] = (uintptr_t)tensor_out(x);
+    call->tracer.survivors.of = 0;
     call->tracer.alive++;
     return x;
 }
@@ -159,6 +163,7 @@ bool call_stand_ins(Call *call, Tensor **stand_in) {
 /* The call's own view of it, so that it outlives whatever the function does with its tensor. */
 bool call_bind(Call *call, int v, Tensor *x) {
     if (!call_reserve(call, v + 1)) return false;
+    call->tracer.survivors.of = 0;
     call->value[v] = cb_keep(tensor_double(x));
     return call->value[v] != NULL;
 }

@@ -76,7 +76,7 @@ static bool is_open(const ThreadState *t, const Scope *scope) {
 bool frame_holds(const Frame *frame, const Tensor *x) {
     const Tracer *tracer = thread_state.tracer;
     const Scope *home = tracer ? tracer->home : NULL;
-    const Scope *scope = home && is_resident(x, tracer->serial) ? home : x->scope;
+    const Scope *scope = home && is_resident(x, tracer) ? home : x->scope;
     if (!scope) return false;
     for (const Scope *s = thread_state.scope; s != frame->scope; s = s->parent)
         if (s == scope) return true;

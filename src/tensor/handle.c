@@ -321,19 +321,30 @@ Tensor *seats_free(ThreadState *t, Tensor *x, int *count) {
     return x;
 }
 
+static void survivors_add(Survivors *survivors, int v) {
+    if (survivors->count < MOST_SURVIVORS) survivors->at[survivors->count] = v;
+    survivors->count++;
+}
+
 /* They stay in no list of deaths: their seats know the last one. */
 void residents_die(ThreadState *t) {
     Tracer *tracer = t->tracer;
+    tracer->survivors.count = 0;
     Tensor **value = tracer->value, **seat = tracer->seat;
-    uint64_t trace = tracer->serial, freed = site_pack();
+    uint64_t freed = site_pack();
     int count = 0;
     for (int v = 0, seats = tracer->seats; v < seats; v++) {
         Tensor *x = value[v];
-        if (!x || !is_resident(x, trace)) continue;
+        if (!x) continue;
+        if (!is_resident(x, tracer)) {
+            survivors_add(&tracer->survivors, v);
+            continue;
+        }
         value[v] = NULL;
         if (!end_handle(x, freed)) seat[v] = NULL;
         count++;
     }
+    tracer->survivors.of = tracer->survivors.count <= MOST_SURVIVORS ? tracer->seats : 0;
     tracer->home = NULL;
     tracer->alive -= count;
     count_live(t, -count);
@@ -354,7 +365,7 @@ static bool find_in(const Death *deaths, uintptr_t handle, uint64_t *made, uint6
 
 /* Of a resident, or that one is to sit in. */
 static bool is_seat(const Tensor *x) {
-    return !x->scope && !x->kept && !x->storage && x->dtype != SLOT_IS_FREE;
+    return !is_linked(x) && !x->kept && !x->storage && x->dtype != SLOT_IS_FREE;
 }
 
 static const char call_end[] = "the end of an earlier call";

@@ -1,8 +1,8 @@
 /* Scopes own tensors.
  *
- * Invariant: a tensor is in exactly one scope of one thread (scope != NULL, linked), or kept (scope
- * == NULL), or a resident of a call, whose function's scope it is in without a link. Scopes belong
- * to their thread: a tensor that another thread will free must be kept.
+ * Invariant: a tensor is in exactly one scope of one thread (is_linked), or kept (scope == NULL),
+ * or a resident of a call, whose function's scope it is in without a link. Scopes belong to their
+ * thread: a tensor that another thread will free must be kept.
  *
  *     cb_scope_open();
  *     cb_tensor *y = cb_keep(cb_add(x, 1.0));     every temporary dies here, y does not:
@@ -17,6 +17,7 @@ enum { CLOSED_AT_ONCE = 64 };
 
 /* x goes on in another scope, or kept, or dies: its own links are left as they are. */
 static void leave_scope(Tensor *x) {
+    if (!is_linked(x)) return;
     *(x->previous ? &x->previous->next : &x->scope->first) = x->next;
     if (x->next) x->next->previous = x->previous;
 }
@@ -69,7 +70,7 @@ static void let_go(ThreadState *t, Tensor *x) {
 void tensor_destroy(Tensor *x) {
     if (!x) return;
     ThreadState *t = thread_now();
-    if (x->scope) leave_scope(x);
+    leave_scope(x);
     count_live(t, -1);
     if (has_seat(t->tracer, x)) {
         seat_free(t, x);
@@ -125,7 +126,7 @@ cb_tensor *cb_keep(cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "keep");
     if (!x) return NULL;
     thread_now();
-    if (x->scope) leave_scope(x);
+    leave_scope(x);
     x->scope = NULL;
     x->kept = true;
     return handle;
@@ -143,7 +144,7 @@ cb_tensor *cb_scope_add(cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "scope_add");
     if (!x || refuse_owned(x, "scope_add")) return NULL;
     ThreadState *t = thread_now();
-    if (x->scope) leave_scope(x);
+    leave_scope(x);
     x->kept = false;
     link_tensor(t->scope, x);
     return handle;

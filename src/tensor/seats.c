@@ -84,7 +84,7 @@ Seats *seats_take(ThreadState *t, uint64_t trace, int count) {
 void residents_join(Tracer *tracer) {
     for (int v = 0; tracer->home && v < tracer->seats; v++) {
         Tensor *x = tracer->value[v];
-        if (x && is_resident(x, tracer->serial)) link_tensor(tracer->home, x);
+        if (x && is_resident(x, tracer)) link_tensor(tracer->home, x);
     }
     tracer->home = NULL;
 }
@@ -92,7 +92,7 @@ void residents_join(Tracer *tracer) {
 /* What lives has its seat no more. */
 void seats_leave(Seats *seats, const Tracer *tracer) {
     int count = seats->count;
-    for (int v = 0; (v = values_next(tracer->value, v, count)) < count; v++) seats->slot[v] = NULL;
+    for (int v = 0; (v = values_next(tracer, v, count)) < count; v++) seats->slot[v] = NULL;
     seats->taken = false;
 }
 
@@ -123,7 +123,14 @@ static inline bool none_of_four(Tensor *const *x) {
     return !((uintptr_t)x[0] | (uintptr_t)x[1] | (uintptr_t)x[2] | (uintptr_t)x[3]);
 }
 
-int values_next(Tensor *const *value, int v, int count) {
+int values_next(const Tracer *tracer, int v, int count) {
+    Tensor *const *value = tracer->value;
+    const Survivors *survivors = &tracer->survivors;
+    if (survivors->of == count) {
+        int i = 0;
+        while (i < survivors->count && (survivors->at[i] < v || !value[survivors->at[i]])) i++;
+        return i < survivors->count ? survivors->at[i] : count;
+    }
     while (v + 8 <= count && none_of_four(&value[v]) && none_of_four(&value[v + 4])) v += 8;
     while (v < count && !value[v]) v++;
     return v;

@@ -63,7 +63,7 @@ struct cb_tensor {            /* what an op of a replay writes comes first: a li
         };
         uint64_t traits; /* these, as one */
     };
-    Scope *scope; /* NULL: kept, or a resident of its call (tensor/thread.h) */
+    Scope *scope; /* NULL: kept; of a resident of a call no address (tensor/thread.h) */
     union {
         Tensor *previous;  /* in the scope */
         Tensor **gradient; /* of a leaf's: where the leaf has it */

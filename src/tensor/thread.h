@@ -166,8 +166,8 @@ void seats_end(ThreadState *t);
 /* A list of at least so many, value NULL: no memory; it is nobody's any more. */
 ValueList values_take(ThreadState *t, int capacity);
 void values_give(ThreadState *t, ValueList list);
-/* The first from v on that is none of NULL, or count: most are. */
-int values_next(Tensor *const *value, int v, int count);
+/* The first of the tracer's values from v on that is not NULL, or count: most are. */
+int values_next(const Tracer *tracer, int v, int count);
 /* handle.c: x, a shell of the tracer's that its seat waits for, has died. Of those of a scope from
  * x on, as many as there are before another tensor: which one that is. */
 void seat_free(ThreadState *t, Tensor *x);
@@ -176,11 +176,14 @@ Tensor *seats_free(ThreadState *t, Tensor *x, int *count);
 void residents_die(ThreadState *t);
 void residents_join(Tracer *tracer);
 static inline bool has_seat(const Tracer *tracer, const Tensor *x) {
-    return tracer && tracer->seat && x->trace == tracer->serial && !x->storage;
+    return tracer && tracer->seats && x->trace == tracer->serial && !x->storage;
 }
 
-static inline bool is_resident(const Tensor *x, uint64_t trace) { /* of a tracer with a home */
-    return x->trace == trace && !x->scope && !x->storage && !x->kept;
+/* What a resident of the tracer has for a scope: no address of one. */
+static inline Scope *residence(const Tracer *tracer) { return (Scope *)((uintptr_t)tracer | 1); }
+static inline bool is_linked(const Tensor *x) { return x->scope && !((uintptr_t)x->scope & 1); }
+static inline bool is_resident(const Tensor *x, const Tracer *tracer) {
+    return x->scope == residence(tracer);
 }
 
 static inline void count_live(ThreadState *t, int change) {
@@ -216,7 +219,7 @@ static inline void seat_begin(ThreadState *t, Tensor *x, uint64_t traits, const 
     x->traits = traits;
     x->trace = tracer->serial;
     if (t->scope == tracer->home)
-        x->scope = NULL;
+        x->scope = residence(tracer);
     else
         link_tensor(t->scope, x);
     count_live(t, 1);

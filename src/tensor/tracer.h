@@ -31,6 +31,13 @@ typedef struct GoingBack { /* cb_backward, cb_grad or cb_grad_graph */
     bool graph;            /* what comes out has a history */
 } GoingBack;
 
+/* Which of a tracer's values lived on when its residents died (tensor/thread.h). */
+enum { MOST_SURVIVORS = 10 };
+typedef struct Survivors {
+    int of; /* so many values; 0: nobody knows, or they are too many */
+    int count, at[MOST_SURVIVORS]; /* in their order */
+} Survivors;
+
 typedef struct Tracer Tracer;
 struct Tracer {
     Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,
@@ -84,10 +91,12 @@ struct Tracer {
     /* The FX graph runs. May be NULL. */
     void (*meet_graph)(Tracer *tracer, const cb_graph *graph);
     /* Slots for its shells, by their number, and their places in a list of those that live
-     * (tensor/thread.h): such a one dies without destroy_tensor. NULL: it asks for that. */
+     * (tensor/thread.h): such a one dies without destroy_tensor. seats 0: it asks for that, and
+     * seat, where it is asked, has no slots. */
     Tensor **seat, **value;
     uintptr_t *handle; /* of those that live, or NO_HANDLE; not set for others */
     int seats;
+    Survivors survivors;
     Scope *home;      /* that its residents die with, NULL: there are none (tensor/thread.h) */
     int alive;        /* shells */
     int disabled;     /* scopes of cb_disable_open that are open */

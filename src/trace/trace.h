@@ -151,7 +151,8 @@ typedef struct TraceLine {
     uint8_t kind[LINE_OPERANDS]; /* of the operands */
     uint8_t word_count;
     int root;        /* whose storage the result is a view of, where that is no result; or -1 */
-    uint64_t traits; /* Tensor.traits of the result, with its number */
+    int result;
+    uint64_t traits; /* Tensor.traits of the result */
     int64_t offset;
     const int64_t *word;
     int64_t operand[LINE_OPERANDS]; /* a value, or the number's bits */

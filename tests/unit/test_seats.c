@@ -260,14 +260,15 @@ static void rooms_are_kept(void **state) {
     values_give(&thread_state, few);
     values_give(&thread_state, many);
     ValueList room = values_take(&thread_state, 500);
+    Tracer tracer = {.value = room.value};
     assert_ptr_equal(room.value, few.capacity > many.capacity ? few.value : many.value);
-    assert_int_equal(values_next(room.value, 0, 700), 700);
+    assert_int_equal(values_next(&tracer, 0, 700), 700);
     for (int v = 699; v > 640; v--) {
         room.value[v] = (Tensor *)room.value; /* any pointer */
-        assert_int_equal(values_next(room.value, 0, 700), v);
+        assert_int_equal(values_next(&tracer, 0, 700), v);
         room.value[v] = NULL;
     }
-    assert_int_equal(values_next(room.value, 0, 13), 13);
+    assert_int_equal(values_next(&tracer, 0, 13), 13);
     values_give(&thread_state, room);
 }
 
@@ -418,6 +419,45 @@ static void residents_end_in_many_ways(void **state) {
     for (int i = 0; i < WAYS; i++) cb_function_free(f[i]);
 }
 
+enum { MANY = 2 * MOST_SURVIVORS };
+static cb_tensor *outlives[MANY];
+static int outlive;
+
+static cb_tensor *keeps_some(cb_tensor *x) {
+    for (int i = 0; i < MANY; i++) {
+        x = cb_mul(cb_add(x, 1.0), 0.5);
+        if (i < outlive) outlives[i] = cb_keep(x);
+    }
+    return x;
+}
+
+/* As many as are noted, and more: those that live are computed, and the seats that they came from
+ * are theirs no more. They live in every second call, so that there are seats for them. */
+static void many_live_on(void **state) {
+    (void)state;
+    cb_tensor *x = ramp(3, 4), *first = cb_mul(cb_add(x, 1.0), 0.5);
+    for (int some = MOST_SURVIVORS - 2; some < MOST_SURVIVORS + 3; some++) {
+        cb_function *f = cb_compile(keeps_some, VM);
+        seats_give_back(&thread_state); /* nobody's are in the way */
+        int before = 0;
+        for (int round = 0; round < 10; round++) {
+            outlive = round % 2 ? some : 0;
+            int64_t live = cb_memory().live_tensors;
+            cb_scope_open();
+            assert_non_null(cb_call(f, x));
+            assert_true(cb_memory().live_tensors == live + outlive + 1);
+            for (int i = 0; i < outlive; i++) {
+                if (i == 0) expect_equal(outlives[0], first);
+                cb_free(outlives[i]);
+            }
+            cb_scope_close();
+            if (round == 5) before = spare();
+            assert_true(round < 6 || POISONS || spare() == before);
+        }
+        cb_function_free(f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_slot_comes_back),
@@ -432,6 +472,7 @@ int main(void) {
         cmocka_unit_test(found_tensors_change),
         cmocka_unit_test(what_is_freed_is_no_operand),
         cmocka_unit_test(residents_end_in_many_ways),
+        cmocka_unit_test(many_live_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
