@@ -16,8 +16,9 @@
 #include <string.h>
 
 enum {
-    COPY_LEAST = 1 << 16, /* bytes of what a library would read a copy of */
-    LOOP_LEAST = 1 << 18, /* bytes that a kernel reads, and asks for each element who wrote it */
+    COPY_LEAST = 1 << 14, /* bytes of what a library would read a copy of */
+    LOOP_LEAST = 1 << 16, /* bytes that a kernel reads, and asks for each element who wrote it */
+    SHARE = 4,            /* ... where so many times what is written is the tensor */
     MOST_CONDITIONS = 8   /* whose conditions one kernel has */
 };
 
@@ -32,29 +33,51 @@ static int find_met(const Call *call, const Tensor *x) {
     return NO_VALUE;
 }
 
-/* Parts that have been written of what it is a view of, where that is from outside. */
-static int count_written(const Call *call, int v) {
-    int root = call->trace->value[v].root, count = 0;
-    const FunctionalValue *written = &call->recording->value[root];
-    if (call->trace->value[root].kind == VALUE_IS_RESULT || !written->version) return 0;
-    for (const Node *node = written->node; node->op != OP_input; node = node->input[0]) {
-        bool part = node->op == OP_slice_scatter || node->op == OP_dynamic_slice_scatter;
-        if (!part && op_info(node->op)->kind != KIND_VIEW) break;
-        count += part;
-    }
-    return count;
+static bool is_part(const Node *node) {
+    return node->op == OP_slice_scatter || node->op == OP_dynamic_slice_scatter;
 }
 
-static bool costs_more(const Call *call, Op op, const Tensor *x) {
-    int v = find_met(call, x), count = v == NO_VALUE ? 0 : count_written(call, v);
-    if (!count || functional_wrote(call->recording, v)) return false;
-    if (op_info(op)->autocast == AUTOCAST_LOWER) {
-        const FunctionalValue *root = &call->recording->value[call->trace->value[v].root];
-        return node_bytes(root->node) >= COPY_LEAST;
+/* What has been written of a tensor from outside. */
+typedef struct SlotWrites {
+    int parts;
+    int64_t bytes; /* of all of them */
+} SlotWrites;
+
+/* Of a part of a part, the innermost one. */
+static const Node *written_by(const Node *scatter) {
+    const Node *part = scatter->input[1];
+    while (is_part(part)) part = part->input[1];
+    return part;
+}
+
+/* Of what a value is a view of. */
+static SlotWrites find_written(const Call *call, int v) {
+    SlotWrites found = {0};
+    if (v == NO_VALUE) return found;
+    int root = call->trace->value[v].root;
+    const FunctionalValue *written = &call->recording->value[root];
+    if (call->trace->value[root].kind == VALUE_IS_RESULT || !written->version) return found;
+    for (const Node *node = written->node; node->op != OP_input; node = node->input[0]) {
+        bool part = is_part(node);
+        if (!part && op_info(node->op)->kind != KIND_VIEW) break;
+        if (part) found.bytes += node_bytes(written_by(node));
+        found.parts += part;
     }
+    return found;
+}
+
+/* What a kernel computes where most is written, a stencil in place, it has at hand, and behind a
+ * cut it would come from memory. */
+static bool costs_more(const Call *call, Op op, const Tensor *x) {
+    int v = find_met(call, x);
+    SlotWrites written = find_written(call, v);
+    if (!written.parts || functional_wrote(call->recording, v)) return false;
+    const FunctionalValue *root = &call->recording->value[call->trace->value[v].root];
+    if (op_info(op)->autocast == AUTOCAST_LOWER) return node_bytes(root->node) >= COPY_LEAST;
     Meta meta = tensor_meta(x);
-    return count >= MOST_CONDITIONS ||
-           meta_numel(&meta) * (int64_t)cb_dtype_size(x->dtype) >= LOOP_LEAST;
+    int64_t bytes = meta_numel(&meta) * (int64_t)cb_dtype_size(x->dtype);
+    bool little = written.bytes * SHARE <= node_bytes(root->node);
+    return written.parts >= MOST_CONDITIONS || (little && bytes >= LOOP_LEAST);
 }
 
 bool slot_is_read(const Call *call, Op op, const cb_operand *input, int input_count) {
