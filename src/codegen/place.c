@@ -94,7 +94,8 @@ static void prepare_accesses(Emit *e) {
         Expr *x = kernel->expr[id];
         if (x->op != EX_load) continue;
         load[id] = access_of(e, x->input[0]);
-        e->has_inout |= kernel->buffer[x->imm.i].role != BUFFER_IN;
+        const KernelBuffer *buffer = &kernel->buffer[x->imm.i];
+        e->has_inout |= buffer->role != BUFFER_IN || buffer->shared;
     }
     for (int s = 0; s < stores; s++) {
         e->store[s] = access_of(e, kernel->store[s].index);

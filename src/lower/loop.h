@@ -168,12 +168,11 @@ bool kernel_has_sink(const Kernel *kernel);
 cb_dtype expr_running(const Expr *scan);
 
 /* Whether the store may go where the buffers of plan value `input` lie: each element is loaded at
- * the very point that stores it, for that store and for folds alone, and in no sweep behind it. A
- * kernel that folds must know of it: its code is another one, with the load before the store
- * whatever a compiler does. */
+ * the very point that stores it, and in no sweep behind it. A kernel that folds, or whose other
+ * stores use what is loaded, must know of it: its code is another one, with all loads before the
+ * stores whatever a compiler does. */
 bool kernel_updates(const Kernel *kernel, const Store *store, int input);
-bool kernel_folds(const Kernel *kernel);
-bool kernel_shares(const Kernel *kernel, const Store *store, int input); /* it knows */
+bool kernel_shares(const Kernel *kernel, const Store *store, int input); /* if it must, it knows */
 void kernel_share(Kernel *kernel, const Store *store, int input);
 /* By id: whether a store needs the expression. What simplification left behind is needed by
  * none. */

@@ -71,8 +71,7 @@ static bool may_follow(const Plan *plan, const Kernel *kernel, int value, int in
     if (may_fail(kernel, first)) return false;
     if (input < 0 || !kernel_reads(kernel, input)) return true;
     const Store *store = store_of(kernel, value);
-    return store && kernel_updates(kernel, store, input) &&
-           (!kernel_folds(kernel) || kernel_shares(kernel, store, input)) &&
+    return store && kernel_updates(kernel, store, input) && kernel_shares(kernel, store, input) &&
            plan->value[value].numel == kernel->outer_size * kernel->inner_size;
 }
 

@@ -107,6 +107,7 @@ bool store_direct(Schedule *s, const Group *group, const Node *member, Store *st
         store->index = own;
         return false;
     }
+    kernel_share(group->trial, store, input);
     KernelBuffer *buffer = &group->trial->buffer[store->buffer];
     buffer->value = s->value[member->id] = input;
     buffer->numel = node_numel(direct->input);

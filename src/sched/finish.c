@@ -470,10 +470,10 @@ static void settle_open(Schedule *s, Group *group, const bool *stored) {
 }
 
 /* What becomes a whole input is stored there as the run goes on, if the kernel knows of it where it
- * folds (run/executable.c). */
+ * must (run/executable.c). */
 static void share_updated(Schedule *s, const Group *group, const bool *stored) {
     Kernel *kernel = group->trial;
-    if (!length(s->graph->mutation) || group->anchor || !kernel_folds(kernel)) return;
+    if (!length(s->graph->mutation) || group->anchor) return;
     for (int i = 0, at = 0; i < length(group->member); i++) {
         if (!stored[i]) continue;
         const Store *store = &kernel->store[at++];

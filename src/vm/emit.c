@@ -127,7 +127,8 @@ static void emit_load(Builder *b, Expr *x, int target) {
     int access =
         vm_access(b, buffer, place, lanes, vm_type_size(type), guarded ? x->input[1] : NULL);
     bool plain = lanes && !guarded && vm_is_dense(place);
-    bool untouched = b->kernel->buffer[buffer].role == BUFFER_IN;
+    const KernelBuffer *from = &b->kernel->buffer[buffer];
+    bool untouched = from->role == BUFFER_IN && !from->shared;
     if (plain && untouched && is_same_type(b, buffer) && target < 0) {
         b->node[x->id].value = vm_new_value(b, type, VM_VALUE_POINTER);
         vm_add(b, home,

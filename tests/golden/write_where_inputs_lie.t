@@ -1,7 +1,7 @@
 # Parts of inputs that the kernel writes which computes them, where they lie: p, read at the elements
-# that are written; q, not read; r, whose old elements another kernel reads before. Not s, read at
-# other elements; t, whose rows are short; u, of which a result is what was computed; v, which
-# another part of the kernel reads; x, which is read for y, that comes last; nor z, of a fold.
+# that are written; q, not read; r, whose old elements another kernel reads before; v, which another part
+# of the kernel reads at these elements. Not s, read at other elements; t, whose rows are short; u,
+# of which a result is what was computed; x, which is read for y, that comes last; nor z, of a fold.
 graph(p: f32[64, 64], q: f32[64, 64], r: f32[64, 64], s: f32[64, 64], t: f32[64, 64], u: f32[64, 64], v: f32[64, 64], w: f32[64, 64], x: f32[64, 64], y: f32[64, 64], z: f32[64, 64]) {
   pp = slice(slice(p, 0, 1, 63), 1, 1, 63)
   mutate p = slice_scatter(p, slice_scatter(slice(p, 0, 1, 63), mul(pp, 2), 1, 1, 63), 0, 1, 63)
@@ -30,9 +30,9 @@ graph(p: f32[64, 64], q: f32[64, 64], r: f32[64, 64], s: f32[64, 64], t: f32[64,
   k5_sin(v0, v0)
   k6_cos(v9, v10)
   k7_tanh(v11, v12)
-  k8_sub_abs(v13, v14, v15)
-  k9_log(v16, v17)
-  k10_copy(v16, v18)
+  k8_sub_abs(v13, v14, v13)
+  k9_log(v15, v16)
+  k10_copy(v15, v17)
   return v1 f32[64]
   return v3 f32[64, 32]
   return v14 f32[64, 62]
@@ -42,7 +42,7 @@ graph(p: f32[64, 64], q: f32[64, 64], r: f32[64, 64], s: f32[64, 64], t: f32[64,
   mutate v10 f32[62, 62] -> input 3 at 65 by [64, 1]
   mutate v12 f32[64, 8] -> input 4 at 1 by [64, 1]
   mutate v3 f32[64, 32] -> input 5 at 1 by [64, 1]
-  mutate v15 f32[64, 62] -> input 6 at 1 by [64, 1]
-  mutate v17 f32[62, 64] -> input 8 at 64 by [64, 1]
-  mutate v18 f32[32, 64] -> input 9 at 64 by [64, 1], in place
+  mutate v13 f32[64, 62] -> input 6 at 1 by [64, 1], in place
+  mutate v16 f32[62, 64] -> input 8 at 64 by [64, 1]
+  mutate v17 f32[32, 64] -> input 9 at 64 by [64, 1], in place
   mutate v5 f32[62, 64] -> input 10 at 64 by [64, 1]

@@ -415,6 +415,81 @@ static void test_kept_state(void **state) {
     cb_scope_close();
 }
 
+/* ---- several tensors, each element from those at its place ----------------------------------- */
+
+static cb_tensor *exchanges(cb_tensor *p, cb_tensor *g, cb_tensor *m, cb_tensor *v) {
+    cb_tensor *was = cb_clone(m), *first = cb_clone(p);
+    cb_tensor *difference = cb_sub(v, g);
+    cb_assign(m, difference);
+    cb_assign(v, cb_sub(was, g));
+    cb_assign(p, cb_mul(g, 2.0));
+    cb_assign(g, cb_mul(first, difference));
+    return cb_zeros(1);
+}
+
+static cb_tensor *adam(cb_tensor *p, cb_tensor *g, cb_tensor *m, cb_tensor *v) {
+    g = cb_add(g, cb_mul(p, 0.0625));
+    cb_add_(cb_mul_(m, 0.875), cb_mul(g, 0.125));
+    cb_add_(cb_mul_(v, 0.75), cb_mul(cb_square(g), 0.25));
+    cb_sub_(p, cb_div(m, cb_add(cb_sqrt(v), 1e-3)));
+    return cb_zeros(1);
+}
+
+/* Steps of lanes with arrays between, of which the last one stores. */
+static cb_tensor *chains(cb_tensor *p, cb_tensor *g, cb_tensor *m, cb_tensor *v) {
+    cb_tensor *sum = cb_add(cb_add(m, v), g);
+    cb_assign(m, cb_mul(g, 2.0));
+    for (int i = 0; i < 6; i++) sum = cb_sin(cb_tanh(sum));
+    cb_assign(g, cb_add(sum, p));
+    cb_assign(v, cb_sub(sum, g));
+    cb_mul_(p, 0.5);
+    return cb_zeros(1);
+}
+
+/* In pieces. */
+static cb_tensor *rolls(cb_tensor *p, cb_tensor *g, cb_tensor *m, cb_tensor *v) {
+    cb_tensor *rolled = cb_roll(g, 1, -1), *was = cb_clone(p);
+    cb_assign(p, cb_add(rolled, m));
+    cb_assign(m, cb_sub(was, rolled));
+    cb_assign(v, cb_add(was, v));
+    return cb_zeros(1);
+}
+
+/* All values of an element are there before one of them is stored: nothing is computed aside. */
+static void test_updated_together(void **state) {
+    (void)state;
+    static const struct {
+        cb_function_4 *function;
+        cb_dtype dtype;
+        const char *options;
+        double limit;
+    } cases[] = {{exchanges, CB_F32, "", 0}, {adam, CB_F32, "", 1e-5},
+                 {chains, CB_F16, "", 2e-2}, {exchanges, CB_F16, VM, 1e-2},
+                 {adam, CB_F64, VM, 1e-12},  {chains, CB_F32, VM, 1e-6},
+                 {rolls, CB_F32, VM, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cb_scope_open();
+        cb_function *fast = cb_compile(cases[i].function, cases[i].options);
+        cb_tensor *x[4], *own[4];
+        for (int k = 0; k < 4; k++) {
+            x[k] = cb_sin(cb_mul(cb_reshape(cb_arange(0, 7 * 333), cb_dims(7, 333)), 0.5 + k));
+            x[k] = cb_to(k == 3 ? cb_square(x[k]) : x[k], cases[i].dtype);
+            own[k] = cb_clone(x[k]);
+        }
+        for (int call = 0; call < 2; call++) {
+            cases[i].function(own[0], own[1], own[2], own[3]);
+            cb_call(fast, x[0], x[1], x[2], x[3]);
+        }
+        for (int k = 0; k < 4; k++) expect_tensor(x[k], own[k], cases[i].limit, cases[i].limit);
+        char *text = cb_explain(fast);
+        if (strstr(text, "behind all steps")) FAIL("copies in\n%s", text);
+        cb_free_text(text);
+        assert_int_equal(cb_stats(fast).kernels, 2); /* and zeros */
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writes),          cmocka_unit_test(test_repeating_views),
@@ -423,7 +498,7 @@ int main(void) {
         cmocka_unit_test(test_repeating_input), cmocka_unit_test(test_nothing_of_something),
         cmocka_unit_test(test_checked),         cmocka_unit_test(test_identity_of_results),
         cmocka_unit_test(test_shared_inputs),   cmocka_unit_test(test_several),
-        cmocka_unit_test(test_kept_state),
+        cmocka_unit_test(test_kept_state),      cmocka_unit_test(test_updated_together),
     };
     return run_counted(tests);
 }

@@ -251,6 +251,8 @@ static const FoldedUpdate folded[] = {
     {{"", "n = mul(w, 2.0)\n  m = sum(w)", ", m"}, 0},
     {{"", "m = mean(w, dim=[1], keepdim=true)\n  n = sub(w, m)", ""}, 0},
     {{"", "n = softmax(w, dim=1)", ""}, 0},
+    {{"", "s = mean(w, dim=[1], keepdim=true)\n  n = sub(w, s)\n  m = mul(w, 2.0)", ", m"}, 0},
+    {{"", "s = amax(w, dim=[1], keepdim=true)\n  m = sub(w, s)\n  n = exp(m)", ", m"}, 0},
     {{"", "n = mul(w, 2.0)\n  s = sum(n, dim=[1], keepdim=true)\n  m = sub(w, s)", ", m"}, 1},
     {{"",
       "n = mul(w, 2.0)\n  s = sum(w, dim=[1], keepdim=true)\n  m = amax(abs(sub(w, s)), dim=[1])",

@@ -273,13 +273,38 @@ static void test_conditions(void **state) {
     arena_free(arena);
 }
 
+/* Two tensors take each other's elements: all loads of an element come before its stores. */
+static void test_shared(void **state) {
+    (void)state;
+    enum { POINTS = 300 };
+    Arena *arena = arena_new();
+    const Kernel *kernel = kernel_parse(
+        arena, "kernel exchange(outer a0:300) tile split 1 { b0: shared in f32[300]"
+               " b1: shared in f32[300] b2: shared out f32[300] b3: shared out f32[300]"
+               " t0 = f32 load b0[a0] t1 = f32 load b1[a0] store b2[a0] = t1 store b3[a0] = t0 }");
+    assert_non_null(kernel);
+    Code *code = compile(&kernel, 1, arena);
+    for (int generated = 0; generated < 2; generated++) {
+        Launch launch;
+        float x[POINTS], y[POINTS];
+        for (int i = 0; i < POINTS; i++) x[i] = (float)i, y[i] = (float)-i;
+        KernelFunction *function = generated ? code_function(code, "exchange") : NULL;
+        assert_true(launch_init(&launch, kernel, function, false));
+        assert_true(launch_run(&launch, (void *[]){x, y, x, y}));
+        for (int i = 0; i < POINTS; i++) assert_true(x[i] == (float)-i && y[i] == (float)i);
+        launch_free(&launch);
+    }
+    code_release(code);
+    arena_free(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),     cmocka_unit_test(test_integers),
         cmocka_unit_test(test_places),     cmocka_unit_test(test_kept),
         cmocka_unit_test(test_large),      cmocka_unit_test(test_many),
         cmocka_unit_test(test_no_points),  cmocka_unit_test(test_short_rows),
-        cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_conditions), cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }
