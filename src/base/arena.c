@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { FIRST_CHUNK = 4 << 10, LARGEST_STEP = 64 << 10, ALIGNMENT = 16 };
+enum { FIRST_CHUNK = 4 << 10, LARGEST_STEP = 64 << 10, ALIGNMENT = 16, FORMAT_BYTES = 128 };
 
 typedef struct Chunk {
     struct Chunk *older;
@@ -127,12 +127,14 @@ char *arena_text(Arena *arena, const char *text) {
 }
 
 char *arena_format(Arena *arena, const char *format, ...) {
+    char head[FORMAT_BYTES]; /* all of most texts, which are formatted once */
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = vsnprintf(head, sizeof head, format, arguments);
     va_end(arguments);
     check(length >= 0, "bad format '%s'", format);
     char *text = arena_alloc(arena, (size_t)length + 1);
+    if ((size_t)length < sizeof head) return memcpy(text, head, (size_t)length + 1);
     va_start(arguments, format);
     vsnprintf(text, (size_t)length + 1, format, arguments);
     va_end(arguments);

@@ -37,17 +37,24 @@ void put_bytes(Buffer *out, const char *bytes, size_t count) {
 
 void put(Buffer *out, const char *text) { put_bytes(out, text, strlen(text)); }
 
+/* Into what room there is at first: most text is formatted once. */
+void putf_list(Buffer *out, const char *format, va_list arguments) {
+    va_list again;
+    va_copy(again, arguments);
+    size_t room = out->capacity - out->length;
+    int length = vsnprintf(room ? out->text + out->length : NULL, room, format, arguments);
+    check(length >= 0, "bad format '%s'", format);
+    if ((size_t)length >= room)
+        vsnprintf(reserve(out, (size_t)length), (size_t)length + 1, format, again);
+    va_end(again);
+    out->length += (size_t)length;
+}
+
 void putf(Buffer *out, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    putf_list(out, format, arguments);
     va_end(arguments);
-    check(length >= 0, "bad format '%s'", format);
-    char *end = reserve(out, (size_t)length);
-    va_start(arguments, format);
-    vsnprintf(end, (size_t)length + 1, format, arguments);
-    va_end(arguments);
-    out->length += (size_t)length;
 }
 
 /* The fewest significant digits that read back as the value, and its decimal exponent:

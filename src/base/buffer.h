@@ -16,6 +16,8 @@ Buffer buffer_new(Arena *arena);
 void put(Buffer *out, const char *text);
 void put_bytes(Buffer *out, const char *bytes, size_t count);
 void putf(Buffer *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void putf_list(Buffer *out, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
 void put_double(Buffer *out, double value); /* shortest text that reads back, as Python's repr */
 void put_sizes(Buffer *out, int rank, const int64_t *sizes); /* [2, 3] */
 static inline const char *plural(int64_t count) { return count == 1 ? "" : "s"; } /* "%d op%s" */

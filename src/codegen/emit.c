@@ -2,7 +2,6 @@
 #include "codegen/emit.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
 /* ---- names --------------------------------------------------------------------------------- */
 
@@ -112,16 +111,6 @@ void emit_store(Emit *e, int s, Phrase element) {
 
 /* ---- lines ------------------------------------------------------------------------------- */
 
-static void line(Emit *e, const char *format, va_list arguments) {
-    va_list again;
-    va_copy(again, arguments);
-    int bytes = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    char *text = arena_alloc(e->arena, (size_t)bytes + 1);
-    vsnprintf(text, (size_t)bytes + 1, format, arguments);
-    put_bytes(e->out, text, (size_t)bytes);
-}
-
 static void indent(Emit *e) {
     for (int i = 0; i < e->indent; i++) put(e->out, "    ");
 }
@@ -130,7 +119,7 @@ void emit_line(Emit *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     indent(e);
-    line(e, format, arguments);
+    putf_list(e->out, format, arguments);
     va_end(arguments);
     put(e->out, "\n");
 }
@@ -138,7 +127,7 @@ void emit_line(Emit *e, const char *format, ...) {
 void emit_directive(Emit *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    line(e, format, arguments);
+    putf_list(e->out, format, arguments);
     va_end(arguments);
     put(e->out, "\n");
 }
@@ -147,7 +136,7 @@ void emit_open(Emit *e, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     indent(e);
-    line(e, format, arguments);
+    putf_list(e->out, format, arguments);
     va_end(arguments);
     put(e->out, " {\n");
     e->indent++;

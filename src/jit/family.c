@@ -62,7 +62,9 @@ static bool is_digit(char c) { return c >= '0' && c <= '9'; }
  * heads beside 12 tokens are one constant. Here they are numbered as they appear. Holes have
  * numbers that stay. Returns how many of the word's letters name a local: t12 of "t12_low". */
 static size_t local_name(const char *word, size_t length) {
-    size_t letters = strspn(word, "abcdefghijklmnopqrstuvwxyz"), name = letters;
+    size_t letters = 0;
+    while (word[letters] >= 'a' && word[letters] <= 'z') letters++;
+    size_t name = letters;
     bool local =
         (letters == 1 && strchr("tpxuvqwrc", *word)) || (letters == 3 && !memcmp(word, "row", 3));
     if (!local) return 0;

@@ -46,6 +46,13 @@ static void arena_aligns_and_keeps(void **state) {
     assert_true(arena_bytes(arena) > 3 << 20);
     assert_string_equal(arena_text(arena, "relu"), "relu");
     assert_string_equal(arena_format(arena, "%s_%d", "add", 7), "add_7");
+    for (int i = 1; i < 300; i++) {
+        Buffer out = buffer_new(arena);
+        for (int k = 0; k < 2; k++) putf(&out, "%*d", i, k); /* up to any end of the room */
+        const char *padded = arena_format(arena, "%*d%*d", i, 0, i, 1);
+        assert_int_equal(strlen(padded), 2 * i);
+        assert_string_equal(buffer_text(&out), padded);
+    }
     arena_free(arena);
     arena_free(NULL);
 }
