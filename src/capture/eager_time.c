@@ -1,9 +1,9 @@
 /* What the ops of an entry take one by one, beside what the entry takes: for explain.
  *
  * In: the tensors of a call. Before each of its first runs an entry that is timed (options explain
- * and profile) has its trace run op by op on them; of what the ops write to on copies. Their
- * results are dropped, the entry draws the random numbers that they drew, and what has
- * effects is not done twice: a program does the same with and without.
+ * and profile) has its trace run op by op on them, in place where there are such ops; of what they
+ * write to on copies. Their results are dropped, the entry draws the random numbers that they drew,
+ * and what has effects is not done twice: a program does the same with and without.
  *
  *     entry_times_begin -> entry->times      a call: entry_time_eager, the run, entry_ran
  *     entry_print_speed -> "0.004 ms at its best, eager 0.031 ms (7.8x); 1.8 GB/s, ..." */
@@ -59,7 +59,7 @@ static bool run_once(const Entry *entry, const int64_t *argument, Tensor **real)
     EntryTimes *times = entry->times;
     RandomState own = random_take(0), *before = random_lend(&own);
     int64_t start = clock_ns();
-    bool done = trace_run(trace, length(trace->op), argument, real);
+    bool done = trace_run_in_place(trace, argument, real);
     int64_t ns = clock_ns() - start;
     random_lend(before);
     if (!done) return false;

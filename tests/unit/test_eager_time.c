@@ -1,5 +1,6 @@
 /* What eager takes, beside what an entry takes, for explain: told where it is asked for, and
  * nothing else differs from a run without. */
+#include "capture/function.h"
 #include "capture_support.h"
 #include "custom_ops.h"
 
@@ -146,12 +147,41 @@ static void threads(void **state) {
             assert_true(memcmp(drew + (ptrdiff_t)2 * i, drew + (ptrdiff_t)2 * k, 2 * sizeof *drew));
 }
 
+/* Of the last two assignments the first is of what another op gave, the second of what is read. */
+static cb_tensor *updates(cb_tensor *x, cb_tensor *y) {
+    cb_add_(cb_slice(x, 0, 1, 3), cb_select(y, 0, 0));
+    cb_assign(y, cb_mul(x, 2.0));
+    cb_tensor *less = cb_sub(y, 1.0);
+    cb_assign(y, less);
+    return cb_neg(less);
+}
+
+/* What an op in place gives is where it lies, as in a program. */
+static void in_place(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(updates, VM);
+    cb_tensor *x = ramp(3, 4), *y = ramp(3, 4), *own[] = {cb_clone(x), cb_clone(y)};
+    cb_call(fast, cb_clone(x), cb_clone(y));
+    const Trace *trace = atomic_load(&fast->first)->trace;
+    Tensor *real[16] = {NULL};
+    assert_true(handle_lives(x, &real[0]) && handle_lives(y, &real[1]));
+    assert_true(length(trace->value) < 16 && trace_run_in_place(trace, NULL, real));
+    int given = 0;
+    for (int v = 2; v < length(trace->value); v++) given += real[v] != NULL;
+    assert_int_equal(given, length(trace->value) - 2 - 1); /* but the first sum */
+    updates(own[0], own[1]);
+    expect_equal(x, own[0]);
+    expect_equal(y, own[1]);
+    for (int v = 2; v < length(trace->value); v++) tensor_destroy(real[v]);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_differs),
-        cmocka_unit_test(failures),
-        cmocka_unit_test(effects),
-        cmocka_unit_test(threads),
+        cmocka_unit_test(nothing_differs), cmocka_unit_test(failures), cmocka_unit_test(effects),
+        cmocka_unit_test(threads),         cmocka_unit_test(in_place),
     };
     return run_counted(tests);
 }
