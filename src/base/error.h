@@ -11,15 +11,17 @@
 #include "base/near.h"
 #include "carbide.h"
 
+#include <limits.h>
+
 typedef struct Site {
     const char *file; /* static text, NULL when unknown */
     int line;
-    int checkpoint; /* of a recording: the outermost one that it is in (cb_checkpoint), 0: none; or
-                     * COMPUTED_AGAIN, for such a one's gradients */
+    int checkpoint; /* of a recording: the outermost one that it is in (cb_checkpoint), 0: none;
+                     * negative: what that computes again for gradients; or OF_GRADIENTS */
     const char *path; /* of the module, where one was recorded (trace.h); NULL: see Place */
 } Site;
 
-enum { COMPUTED_AGAIN = -1 };
+enum { OF_GRADIENTS = INT_MIN }; /* of a walk back that is not in the same checkpoint */
 
 /* Where in a network the thread is. The layer of modules derives its own from it (nn/module.h); a
  * path is only written for errors and recordings. */

@@ -208,13 +208,6 @@ static bool go_back_over(Call *call, const GoingBack *back, Tensor **out) {
     return false;
 }
 
-/* In one graph, what a checkpoint computes again would be what is there. */
-static void note_checkpoints(const Call *call) {
-    bool any = false;
-    for (int i = 0; i < call->at && !any; i++) any = call->trace->op[i].site.checkpoint != 0;
-    if (any) function_note(call->function, REASON_checkpoint_kept, site_current(), "%s", "");
-}
-
 bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
     Call *call = call_interrupted(tracer);
     meet_all(call, back);
@@ -234,7 +227,6 @@ bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out) {
     if (call->mode != CALL_RECORDS) return false;
     if (may && record_leads_outside(call, back)) return go_back_over(call, back, out);
     if (!record_backward(call, back, input)) return false;
-    note_checkpoints(call);
     return hand_out(call, &call->trace->op[call->at - 1], out);
 }
 

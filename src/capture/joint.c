@@ -95,6 +95,7 @@ static bool add_gradients(Recording *recording, Joint *joint) {
     for (int i = 0; i < roots; i++)
         push(recording->trace->arena, joint->behind, roots_behind(recording, joint, i));
     joint->graph.given = roots;
+    graph->origin = (Origin){.call = NULL}; /* it is of no op of the function */
     joint->graph.budget = option_int(OPTION_memory_budget) / 100.0;
     if (!functional_gradients(recording, root, given, roots, source, sources, gradient))
         return false;

@@ -48,6 +48,7 @@ typedef struct Key {
     Node *const *input;
     const Attrs *attrs;
     bool commutes;
+    int again; /* what a checkpoint computes again is no other node; 0: it is not */
 } Key;
 
 static uint64_t input_hash(const Key *key, int i) {
@@ -85,8 +86,9 @@ static Node *find(const Graph *graph, const Key *key, uint64_t hash) {
         Node *node = e->value;
         if (node->op != key->op || node->dtype != key->dtype) continue; /* untested: equal hashes */
         if (node->input_count != key->input_count) continue;            /* untested: equal hashes */
-        if (!same_inputs(key, node)) continue;                          /* untested: equal hashes */
-        if (same_words(key, node)) return node;                         /* untested: equal hashes */
+        if (node_again(node) != key->again) continue;
+        if (!same_inputs(key, node)) continue;  /* untested: equal hashes */
+        if (same_words(key, node)) return node; /* untested: equal hashes */
     }
     return NULL;
 }
@@ -121,8 +123,14 @@ static bool commutes(Op op, int input_count) {
 
 Node *node_intern(Graph *graph, Op op, const Meta *meta, Node *const *input, int input_count,
                   const Attrs *attrs, Node *expansion) {
-    Key key = {
-        op, meta->dtype, input_count, op_attr_words(op), input, attrs, commutes(op, input_count)};
+    Key key = {op,
+               meta->dtype,
+               input_count,
+               op_attr_words(op),
+               input,
+               attrs,
+               commutes(op, input_count),
+               origin_again(graph->origin)};
     check(input_count <= NODE_MAX_INPUTS, "%s: %d inputs", op_info(op)->name, input_count);
     Node *swapped[2];
     if (key.commutes && input[0]->op == OP_constant && input[1]->op != OP_constant) {
@@ -161,7 +169,8 @@ Node *node_lookup(const Graph *graph, const Node *node) {
                op_attr_words(op),
                node->input,
                node->attrs,
-               commutes(op, node->input_count)};
+               commutes(op, node->input_count),
+               node_again(node)};
     return find(graph, &key, hash_key(&key));
 }
 

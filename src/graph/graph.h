@@ -37,6 +37,13 @@ typedef struct Origin {
     const CompositeCall *call; /* the outermost one; NULL: the op itself was called */
 } Origin;
 
+/* Of what a checkpoint computes again for gradients, and what follows from such alone
+ * (recompute.c): the number of that; 0: it is nothing of the kind. */
+static inline int origin_again(Origin origin) {
+    int checkpoint = origin.site.checkpoint;
+    return checkpoint < 0 && checkpoint != OF_GRADIENTS ? checkpoint : 0;
+}
+
 struct Node {
     Op op;
     cb_dtype dtype;
@@ -117,6 +124,7 @@ Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value);
 Scalar node_constant(const Node *node);
 bool node_is_number(const Node *node, double value); /* a constant equal to value */
 Meta node_meta(const Node *node);
+static inline int node_again(const Node *node) { return origin_again(node->origin); }
 /* The draw number of a call that draws, of a node that is one. */
 static inline int64_t op_draw(Op op, const int64_t *word) { return word[op_info(op)->word_count]; }
 static inline int64_t node_draw(const Node *node) { return op_draw(node->op, node->attrs->word); }

@@ -47,6 +47,9 @@ Node *node_reshape(Graph *graph, Node *node, int rank, const int64_t *size);
 /* The order of what outputs, mutations and these checks need, into any arena; through: the only
  * input of a composite is its expansion. */
 Node **graph_walk(const Graph *graph, Arena *arena, const IndexCheck *check, bool through);
+/* By id: what a checkpoint's function computes for itself, which is computed again for gradients;
+ * and what it gives, which others read, perhaps through views of its own. */
+void graph_find_inside(const Graph *graph, Node *const *order, bool *inside, bool *given);
 /* The same, without `through`, where nodes are among them that a checkpoint computes again for its
  * gradients: each of them comes right before those, and gradients that are come to first do, too,
  * so that what one checkpoint computes is gone when the next one does. */

@@ -22,10 +22,8 @@ static int child_count(const Node *node, bool through) {
     return through && node->expansion ? 1 : node->input_count;
 }
 
-static bool is_again(const Node *node) { return node->origin.site.checkpoint == COMPUTED_AGAIN; }
-
 static bool comes_before(const Node *a, const Node *b, const int *depth) {
-    if (is_again(a) != is_again(b)) return is_again(b);
+    if (!node_again(a) != !node_again(b)) return node_again(b);
     return depth[a->id] < depth[b->id];
 }
 
@@ -106,7 +104,7 @@ Node **graph_walk_late(const Graph *graph, Arena *arena, const IndexCheck *check
     bool again = false;
     for (int i = 0; i < length(order); i++) {
         const Node *node = order[i];
-        again |= is_again(node);
+        again |= node_again(node);
         for (int k = 0; k < node->input_count; k++)
             if (node->input[k] && depth[node->input[k]->id] >= depth[node->id])
                 depth[node->id] = depth[node->input[k]->id] + 1;

@@ -144,22 +144,11 @@ static bool may_be_repeated(const Partition *p, const Node *node) {
     return !p->exact[node->id] && op_info(node->op)->kind != KIND_CUSTOM && node->op != OP_input;
 }
 
-/* What a checkpoint's function computes for itself: its results, which others read, perhaps through
- * views of its own, may be saved. */
+/* What a checkpoint computes for itself, and, for the gradients, again (recompute.c). */
 static void mark_inside(Partition *p) {
-    bool *leaves = arena_new_array(p->graph->arena, bool, length(p->graph->node) + 1);
-    for (int i = 0; i < p->results; i++) leaves[p->graph->output[i]->id] = true;
-    for (int i = length(p->order) - 1; i >= 0; i--) {
-        const Node *node = p->order[i];
-        int own = node->origin.site.checkpoint;
-        p->inside[node->id] = own && !leaves[node->id] && may_be_repeated(p, node);
-        bool passes = op_info(node->op)->kind == KIND_VIEW && leaves[node->id];
-        p->given[node->id] = own && leaves[node->id] && !passes;
-        for (int k = 0; k < node->input_count && p->early[node->id]; k++) {
-            const Node *x = node->input[k];
-            if (x) leaves[x->id] |= passes || x->origin.site.checkpoint != own;
-        }
-    }
+    graph_find_inside(p->graph, p->order, p->inside, p->given);
+    for (int i = 0; i < length(p->order); i++)
+        p->inside[p->order[i]->id] |= node_again(p->order[i]) != 0;
 }
 
 /* Else the gradients are the first to compute it; a checkpoint begins with what the one before it
@@ -425,8 +414,6 @@ static void copy_backward(const Partition *p, BackwardGraph *backward) {
         const Node *node = graph->node[id];
         if (!needed[id] || now[id]) continue;
         copy->origin = (Origin){.site = node->origin.site};
-        bool again = copy->origin.site.checkpoint && !p->late[id];
-        copy->origin.site.checkpoint = again ? COMPUTED_AGAIN : 0;
         now[id] = graph_copy_node(copy, node, now);
     }
     copy->origin = (Origin){.call = NULL};

@@ -14,6 +14,27 @@ static bool holds_fusion_is_on(Merge *m) { return m->schedule->options.fuse; }
 
 static bool holds_is_a_loop(Merge *m) { return m->a->kind == GROUP_LOOP; }
 
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* The checkpoint that computes a node of the group again, or, if all is asked for, all of them; 0:
+ * none does. */
+static int again_of(const Group *group, bool all) {
+    int own = group->anchor ? node_again(group->anchor) : 0;
+    if (all && group->anchor && !own) return 0;
+    for (int i = 0; i < length(group->member); i++) {
+        int number = node_again(group->member[i]);
+        if (all && !number) return 0;
+        if (number) own = number;
+    }
+    return own;
+}
+
+/* a is there first. */
+static bool holds_when_it_is_needed(Merge *m) {
+    int again = again_of(m->b, true);
+    return !again || again_of(m->a, false) == again;
+}
+
 /* ---- domains --------------------------------------------------------------------------------- */
 
 static const Group *step_of(const Merge *m) { return m->a->anchor ? m->a : m->b; }

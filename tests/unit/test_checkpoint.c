@@ -415,26 +415,6 @@ static void compiled_around(void **state) {
     assert_true(bytes > LAYERS * tensor - tensor && more > bytes + tensor);
 }
 
-static cb_tensor *step(cb_tensor *x) {
-    cb_tensor *loss = cb_sum(part(layer, NULL, x));
-    cb_backward(loss, NULL);
-    return loss;
-}
-
-static void kept_in_one_graph(void **state) {
-    (void)state;
-    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH));
-    for (int plain = 0; plain < 2; plain++) {
-        plainly = plain;
-        cb_function *fast = cb_compile(step, "backend=vm, fullgraph=1");
-        assert_non_null(cb_call(fast, cb_randn(cb_dims(ROWS, WIDTH))));
-        char *text = cb_explain(fast);
-        assert_int_equal(strstr(text, "in one graph with a checkpoint") == NULL, plain);
-        cb_free_text(text);
-        cb_function_free(fast);
-    }
-}
-
 static cb_tensor *weights[3 * DEEP];
 
 static int weighs(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
@@ -683,7 +663,6 @@ int main(void) {
         TEST(memory),
         TEST(same_as_without),
         TEST(compiled_around),
-        TEST(kept_in_one_graph),
         TEST(runs_once),
         TEST(another_function),
         TEST(refusals),

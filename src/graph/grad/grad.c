@@ -21,6 +21,7 @@ typedef struct Walk {
     bool *touched;         /* by id: it has a gradient, if one of zeros that nobody has built */
     Node **sum;            /* by id: what that is beside zeros so far, or NULL */
     const Syntax **parsed; /* by op */
+    int checkpoint;        /* that the walk is in; 0: none */
     bool failed_before;
 } Walk;
 
@@ -109,7 +110,9 @@ static bool step_over(Walk *walk, Node *node, Node *out, Node *given) {
 static bool step(Walk *walk, Node *out, Node *given) {
     bool own = out->op == OP_apart && out->attrs->word[ATTR_apart_own];
     Node *node = own ? out->input[0] : out;
+    bool inside = walk->checkpoint && node->origin.site.checkpoint == walk->checkpoint;
     walk->graph->origin = node->origin;
+    if (!inside) walk->graph->origin.site.checkpoint = OF_GRADIENTS;
     if (!through_expansion(node)) return step_over(walk, node, out, given);
     add(walk, node->expansion, given);
     return true;
@@ -121,6 +124,7 @@ bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int o
     Walk walk = {.graph = graph, .count = length(graph->node), .failed_before = cb_error() != NULL};
     Origin origin = graph->origin;
     bool expanding = graph->expanding, fine = true;
+    walk.checkpoint = origin.site.checkpoint;
     walk.reached = arena_new_array(arena, bool, walk.count + 1);
     walk.touched = arena_new_array(arena, bool, walk.count + 1);
     walk.sum = arena_new_array(arena, Node *, walk.count + 1);
