@@ -4,8 +4,9 @@
  * copied at the end. Where the kernel can go last of all, with nothing behind it that may fail or
  * that reads the input, and reads it itself at the very element that it stores, it stores it there.
  * Into a whole input that is contiguous kernels store as into memory of their own, which a run
- * decides (run/executable.c), and none has to be last, which would keep what it reads: here are
- * only those that are alone, as an op of eager is, which then has no memory at all.
+ * decides (run/executable.c): they go last where that keeps less than they give, as the update of
+ * an optimizer does, which gives weights and moments and keeps a gradient. Direct are only those
+ * that are alone, as an op of eager is, which then has no memory at all.
  *
  *     p[1:-1, 1:-1] *= 2, f32[1024, 1024]:  store p[1024 * a0 + a1 + 1025] = load of it * 2 */
 #include "sched/schedule.h"
@@ -44,6 +45,26 @@ static bool written_region(const Schedule *s, int number, const Node *input, Reg
     return length(s->write[number]) == 1 && !region->shift_count;
 }
 
+/* All that its kernel stores is taken by inputs, as wholes, and is more than it keeps by going
+ * last: its own results would be there until then, and now they lie in the inputs. */
+static bool updates_inputs(const Schedule *s, const Group *group, const int *uses) {
+    int64_t stored = 0, kept = 0;
+    if (group->kind != GROUP_LOOP || group->anchor) return false;
+    for (int i = 0; i < length(group->member); i++) {
+        const Node *member = group->member[i];
+        if (uses[member->id] > 1 || (uses[member->id] && !s->taken[member->id])) return false;
+        if (uses[member->id]) stored += node_bytes(member);
+    }
+    for (int i = 0; i < length(group->read); i++)
+        if (s->group[group->read[i]->id]) kept += node_bytes(group->read[i]);
+    return kept <= stored;
+}
+
+static void wait_for_all(Schedule *s, Group *group) {
+    if (!group->late) push(s->arena, s->late, group);
+    group->late = true;
+}
+
 void find_direct(Schedule *s, const int *uses) {
     s->direct = arena_new_array(s->arena, DirectWrite *, length(s->graph->node) + 1);
     if (!device_is_host(s->graph->device)) return;
@@ -55,9 +76,10 @@ void find_direct(Schedule *s, const int *uses) {
         if (uses[node->id] != 1 || !is_plain(s, group, node)) continue;
         s->direct[node->id] = arena_alloc(s->arena, sizeof direct);
         *s->direct[node->id] = direct;
-        if (!group->late) push(s->arena, s->late, group);
-        group->late = true;
+        wait_for_all(s, group);
     }
+    for (int g = 0; g < length(s->all); g++)
+        if (!s->all[g]->forward && updates_inputs(s, s->all[g], uses)) wait_for_all(s, s->all[g]);
 }
 
 Expr *direct_index(const Schedule *s, const Group *group, const Node *member) {

@@ -17,10 +17,10 @@ graph(k: f32[4, 512, 64], h: f32[512, 4, 64], f: f32[2048, 64], o: f32[64, 64], 
 }
 --- plan
   k0_copy(v0, v1) with k1_copy(v2, v3)
-  k2_ge_lt_logical_and_where(v0, v4, v5)
-  k3_lt_where(v0, v6, v7)
+  k2_lt_where(v0, v4, v5)
+  k3_ge_lt_logical_and_where(v0, v6, v7)
   mutate v1 f32[1, 64] -> input 0 at 0 + arg7 * 32768 + arg8 * 64 by [64, 1]
   mutate v3 f32[4, 1, 64] -> input 1 at 0 + arg8 * 256 by [64, 256, 1]
   mutate v3 f32[4, 1, 64] -> input 2 at 448 by [32768, 64, 1]
-  mutate v7 f32[2, 64] -> input 3 at 128 by [64, 1]
-  mutate v5 f32[8, 8] -> input 4
+  mutate v5 f32[2, 64] -> input 3 at 128 by [64, 1]
+  mutate v7 f32[8, 8] -> input 4
