@@ -25,6 +25,8 @@ typedef struct PlanRun {
     Tensor *given;        /* NULL, or what the first output's elements go into */
     char *block;          /* temporaries, stages, and inputs that are apart; NULL: all are empty */
     int64_t apart;        /* bytes of these: kernels write to inputs that others overlap; or 0 */
+    int64_t aside;        /* behind these: of what would be in place, and an input does not take; or
+                           * 0 */
     void **base;          /* by plan value */
     void **slot;          /* by slot: the buffers of all kernels */
     Storage *memory;      /* that the block lies in */
@@ -99,13 +101,28 @@ static bool overlaps_another(const PlanRun *run, int input) {
     return false;
 }
 
+static bool takes_in_place(const PlanRun *run, int number) {
+    int input = run->plan->output[number].mutated_input;
+    return run->executable->in_place[number] && tensor_contiguous(run->inputs[input]) &&
+           !overlaps_another(run, input);
+}
+
+static int64_t bytes_aside(const PlanRun *run) {
+    const Plan *plan = run->plan;
+    for (int i = plan->output_count; i < length(plan->output); i++)
+        if (plan->output[i].in_place && !takes_in_place(run, i)) return plan->aside_bytes;
+    return 0;
+}
+
 static void bind_mutations(const PlanRun *run) {
     const Plan *plan = run->plan;
+    char *aside = run->block + run->executable->block_bytes + run->apart;
     for (int i = plan->output_count; i < length(plan->output); i++) {
-        if (!run->executable->in_place[i]) continue;
-        int input = plan->output[i].mutated_input;
-        if (tensor_contiguous(run->inputs[input]) && !overlaps_another(run, input))
-            run->base[plan->output[i].value] = tensor_data(run->inputs[input]);
+        if (!plan->output[i].in_place) continue;
+        int value = plan->output[i].value;
+        bool there = !run->aside || takes_in_place(run, i);
+        run->base[value] = there ? tensor_data(run->inputs[plan->output[i].mutated_input])
+                                 : aside + plan->value[value].offset;
     }
 }
 
@@ -432,7 +449,7 @@ static bool take_block(PlanRun *run, int64_t bytes) {
 
 /* Pointers that the stack has no room for lie behind the block. */
 static bool take_on_host(PlanRun *run, void **stack, int64_t pointers) {
-    int64_t bytes = run->executable->block_bytes + run->apart;
+    int64_t bytes = run->executable->block_bytes + run->apart + run->aside;
     bool fits = pointers <= STACK_POINTERS;
     if (!take_block(run, fits ? bytes : bytes + pointers * (int64_t)sizeof(void *))) return false;
     run->base = fits ? stack : (void **)(void *)(run->block + bytes);
@@ -455,9 +472,10 @@ static __attribute__((noinline)) bool take_on_device(PlanRun *run, int64_t point
     run->argument = (RunArgument *)(void *)(run->base + pointers);
     run->device->argument = run->argument;
     if (waits) run->device->fault = (DeviceFault *)(void *)((char *)run->heap + bytes);
-    if (length(run->plan->step) < 2) return take_block(run, executable->block_bytes);
-    if (!take_block(run, executable->block_bytes + (int64_t)sizeof(int64_t))) return false;
-    run->device->failed = run->block + executable->block_bytes;
+    int64_t block = executable->block_bytes + run->aside;
+    if (length(run->plan->step) < 2) return take_block(run, block);
+    if (!take_block(run, block + (int64_t)sizeof(int64_t))) return false;
+    run->device->failed = run->block + block;
     return devices[executable->device]->fill(run->device->failed, 0, sizeof(int64_t));
 }
 
@@ -480,6 +498,7 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
     bool host = device_is_host(executable->device);
     find_overlaps(&run, overlaps);
     run.apart = bytes_apart(&run);
+    run.aside = bytes_aside(&run);
     bool ok = host ? take_on_host(&run, stack, pointers) : take_on_device(&run, pointers);
     if (ok) {
         run.slot = run.base + values;

@@ -1,8 +1,8 @@
 /* Lifetimes of the temporaries -> their offsets in the plan's arena block.
  *
- * Needs final steps and outputs. A temporary lives from the first step that touches it to the last
- * one, both included, and to the end of the plan when an output names it; two whose lives meet
- * share no byte.
+ * Needs final steps and outputs, and which of these are computed in place. A temporary lives from
+ * the first step that touches it to the last one, both included, and to the end of the plan when an
+ * output names it; two whose lives meet share no byte.
  *
  * One sweep over the steps: the temporaries that begin at a step are placed, largest first, each
  * into the smallest hole that holds it, else at the end of the block; those that end there are
@@ -167,9 +167,22 @@ static int *beginning_at(Planner *planner, int step) {
     return value;
 }
 
+/* What may be computed in place has no part in the block. */
+static void put_aside(Planner *planner) {
+    Plan *plan = planner->plan;
+    for (int i = plan->output_count; i < length(plan->output); i++) {
+        if (!plan->output[i].in_place) continue;
+        int v = plan->output[i].value;
+        plan->value[v].offset = plan->aside_bytes;
+        plan->aside_bytes += bytes_of(&plan->value[v]);
+        planner->life[v] = (Life){.first = length(plan->step), .last = -1};
+    }
+}
+
 void plan_memory(Plan *plan) {
     Planner planner = {.plan = plan};
     find_lives(&planner);
+    put_aside(&planner);
     chain_lives(&planner);
     for (int s = 0; s < length(plan->step); s++) {
         int *value = beginning_at(&planner, s);

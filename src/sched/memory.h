@@ -4,8 +4,10 @@
 
 #include "sched/plan.h"
 
-/* Gives every VALUE_TEMPORARY of the plan its offset and sets plan->arena_bytes. Steps and outputs
- * are final. */
+/* Judges which mutations may be computed in place (in_place.c). Steps and outputs are final. */
+void plan_in_place(Plan *plan);
+/* Gives every VALUE_TEMPORARY of the plan its offset and sets plan->arena_bytes and aside_bytes.
+ * Steps and outputs are final, and judged. */
 void plan_memory(Plan *plan);
 
 #endif

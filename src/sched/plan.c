@@ -326,6 +326,7 @@ Plan *plan_build(Graph *graph, Arena *arena, const int64_t *const *input_stride,
         plan->bytes += step_bytes(plan, &plan->step[i]);
         plan->flops += step_flops(&plan->step[i]);
     }
+    plan_in_place(plan);
     plan_memory(plan);
     return plan;
 }

@@ -24,7 +24,8 @@ typedef struct PlanValue {
     ValuePlace place;
     int number; /* VALUE_INPUT, VALUE_OUTPUT, VALUE_CONSTANT: which. VALUE_RANDOM: the RandomState
                  * as i64[2] */
-    int64_t numel, offset; /* offset: bytes into the arena block, 64-byte aligned */
+    int64_t numel, offset; /* offset: bytes into the arena block, 64-byte aligned; of what may be
+                            * computed in place, into what there is for that */
 } PlanValue;
 
 /* STEP_CHECK: all elements of an index value lie within its bound. It comes before the kernel that
@@ -60,6 +61,8 @@ typedef struct PlanOutput {
     int mutated_input;    /* -1, or the input that takes the value after the run */
     const Region *region; /* of a mutated input: the part of it that does; NULL: all */
     bool direct;          /* a kernel has written it there: its value is the input's */
+    bool in_place;        /* it may be computed there: its value is bound to the input, by runs
+                           * whose input is contiguous and overlaps no other one */
     int alias_input;      /* -1, or the input that this output simply is */
 } PlanOutput;
 
@@ -92,6 +95,7 @@ typedef struct Plan {
     Meta *input;      /* vec: metas of the graph's inputs; inputs are contiguous unless strided */
     int output_count; /* without the mutations */
     int64_t arena_bytes;
+    int64_t aside_bytes; /* of what may be computed in place, for runs in which it is not */
     int draws;                  /* random draws of one run */
     bool effects;               /* a run does what is not undone: it is not run again */
     int64_t bytes, bytes_eager; /* memory traffic of one run; of eager, op by op */

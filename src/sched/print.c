@@ -1,13 +1,24 @@
 /* Plan -> text: values, kernels and steps, as goldens and explain show it. */
 #include "sched/plan.h"
 
+/* The input that the value may be computed in; -1: none. */
+static int input_of(const Plan *plan, int value) {
+    for (int i = plan->output_count; i < length(plan->output); i++)
+        if (plan->output[i].in_place && plan->output[i].value == value)
+            return plan->output[i].mutated_input;
+    return -1;
+}
+
 static void put_values(const Plan *plan, Buffer *out) {
     static const char *const place[] = {"input", "output", "temporary", "constant", "random"};
     for (int i = 0; i < length(plan->value); i++) {
         const PlanValue *v = &plan->value[i];
         putf(out, "  v%d: %s %s[%lld]", i, place[v->place], cb_dtype_name(v->dtype),
              (long long)v->numel);
-        if (v->place == VALUE_TEMPORARY)
+        int input = v->place == VALUE_TEMPORARY ? input_of(plan, i) : -1;
+        if (input >= 0)
+            putf(out, " in input %d", input);
+        else if (v->place == VALUE_TEMPORARY)
             putf(out, " at %lld", (long long)v->offset);
         else if (v->place != VALUE_RANDOM)
             putf(out, " %d", v->number);

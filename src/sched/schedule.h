@@ -11,7 +11,8 @@
  *   wide.c    products of half precision that stay f32 until a kernel has read them
  *   finish.c  a finished group -> kernel: axes merged, values bound
  *   form.c    how engines walk a kernel: tile or row, split
- *   plan.c    groups -> steps in order, values placed */
+ *   plan.c    groups -> steps in order, values placed
+ *   in_place.c  which inputs take their values while the plan runs */
 #ifndef CARBIDE_SCHED_SCHEDULE_H
 #define CARBIDE_SCHED_SCHEDULE_H
 

@@ -196,6 +196,23 @@ static void products_and_their_epilogues_count(void **state) {
     arena_free(plan.arena);
 }
 
+static void what_is_in_place_is_put_aside(void **state) {
+    (void)state;
+    Plan plan = new_plan();
+    int x = new_value(&plan, VALUE_INPUT, 256), y = new_value(&plan, VALUE_TEMPORARY, 256);
+    new_step(&plan, x, x, y);
+    push(plan.arena, plan.output, ((PlanOutput){.value = y, .mutated_input = 0}));
+    plan_memory(&plan);
+    assert_int_equal(plan.arena_bytes, 1024);
+    assert_int_equal(plan.aside_bytes, 0);
+    plan.arena_bytes = 0;
+    plan.output[0].in_place = true;
+    plan_memory(&plan);
+    assert_int_equal(plan.arena_bytes, 0);
+    assert_int_equal(plan.aside_bytes, 1024);
+    arena_free(plan.arena);
+}
+
 static void random_plans_are_sound(void **state) {
     (void)state;
     uint32_t seed = 7;
@@ -249,6 +266,7 @@ int main(void) {
         cmocka_unit_test(the_last_hole_grows),
         cmocka_unit_test(a_mutation_lives_to_the_end),
         cmocka_unit_test(products_and_their_epilogues_count),
+        cmocka_unit_test(what_is_in_place_is_put_aside),
         cmocka_unit_test(random_plans_are_sound),
         cmocka_unit_test(thousands_of_steps_are_quick),
     };
