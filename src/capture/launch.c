@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
+#include "base/set.h"
 #include "eager/eager.h"
 #include "eager/tape.h"
 #include <string.h>
@@ -84,22 +85,23 @@ static bool run_with(const Entry *entry, Tensor *const *value, const int64_t *ar
     return done;
 }
 
-/* What it writes to, too, is not: that comes twice. */
-static bool is_written(const Entry *entry, Tensor *const *value, const Tensor *x) {
-    for (int i = 0; i < entry->mutated_count; i++)
-        if (value[entry->mutated[i]]->storage == x->storage) return true;
-    return false;
-}
-
-/* For the checkpoint whose function calls it; false with an error. */
+/* For the checkpoint whose function calls it; false with an error. What it writes to is no read,
+ * too: that comes twice. */
 static bool values_read(const Entry *entry, Tensor *const *value) {
+    Set written = {0};
     bool done = true;
-    for (int i = 0; i < entry->mutated_count; i++)
-        checkpoint_writes(value[entry->mutated[i]]->storage);
+    for (int i = 0; i < entry->mutated_count && done; i++) {
+        const Storage *storage = value[entry->mutated[i]]->storage;
+        checkpoint_writes(storage);
+        done = set_add(&written, storage->serial);
+    }
+    if (!done) fail_memory(0);
     for (int v = 0; v < length(entry->trace->value) && done; v++) {
         const Tensor *x = entry->trace->value[v].kind == VALUE_IS_RESULT ? NULL : value[v];
-        if (x && !is_written(entry, value, x)) done = checkpoint_reads(x);
+        bool reads = x && !(x->storage && set_has(&written, x->storage->serial));
+        if (reads) done = checkpoint_reads(x);
     }
+    set_free(&written);
     return done;
 }
 

@@ -112,14 +112,28 @@ static __attribute__((cold)) bool copy_written(const Trace *trace, int i, const 
     return done;
 }
 
+/* By root: behind the last op that writes to it, if it is from outside; 0: none does. NULL: no
+ * memory. */
+static int *find_changed(const Trace *trace, int count) {
+    size_t bytes = sizeof(int) * (size_t)(length(trace->value) + 1);
+    int *changed = memory_zalloc(bytes);
+    if (!changed) fail_memory(bytes);
+    for (int i = 0; i < count && changed; i++) {
+        int root = trace_written_by(trace, i);
+        if (root != NO_VALUE) changed[root] = i + 1;
+    }
+    return changed;
+}
+
 /* It computes what an op after it sets something from outside to, from what that was: a count, a
  * running mean. */
-static bool is_change(const Trace *trace, int i, int count) {
+static bool is_change(const Trace *trace, int i, const int *changed) {
     const TraceOp *op = &trace->op[i];
     bool is = false;
-    for (int k = 0; k < op->input_count && !is_followed(trace, op); k++)
-        for (int j = i; j < count && op->input[k].kind == OPERAND_VALUE; j++)
-            is |= trace_written_by(trace, j) == trace->value[op->input[k].value].root;
+    if (op->op == OP_assign || is_followed(trace, op)) return false;
+    for (int k = 0; k < op->input_count; k++)
+        is |= op->input[k].kind == OPERAND_VALUE &&
+              changed[trace->value[op->input[k].value].root] > i;
     return is;
 }
 
@@ -180,15 +194,18 @@ static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tens
     Writes writes = find_writes(trace, count, real);
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
     struct Checkpoint *checkpoint = checkpoint_current();
+    int *changed = checkpoint ? find_changed(trace, count) : NULL;
+    done = changed || !checkpoint;
     for (int i = 0; i < count; i++) {
         bool updates = mode == RUN_IN_PLACE && is_update(trace, i, count);
         if (mode == RUN_WITHOUT_EFFECTS && trace_has_effects(&trace->op[i])) continue;
-        bool change = checkpoint && trace->op[i].op != OP_assign && is_change(trace, i, count);
+        bool change = changed && is_change(trace, i, changed);
         if (change) checkpoint_set(NULL); /* it is no read: that is written to once */
         done &= run_op(trace, i, &writes, argument, updates, real);
         if (change) checkpoint_set(checkpoint);
         i += updates;
     }
+    memory_free(changed);
     memory_free(writes.last);
     set_free(&writes.outside);
     autocast_set(autocast);
