@@ -1,35 +1,21 @@
 /* cb_checkpoint: programs with it and with plain calls in its place, whose values, gradients and
- * draws are the same bits; what is kept meanwhile, and what is refused. */
+ * draws are the same bits; what is kept meanwhile. */
+#include "checkpoint_layer.h"
 #include "elements.h"
 #include "fixture.h"
-
-#include <math.h>
 
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
 
-enum { ROWS = 8, WIDTH = 16, LAYERS = 4, MOST = 12, ELEMENTS = 4096 };
+enum { LAYERS = 4, MOST = 12, ELEMENTS = 4096 };
 
-static bool plainly;               /* without checkpoints */
-static cb_tensor *w, *v, *another; /* leaves: a matrix and two rows */
-static int runs, hooked;
+static int hooked;
 static cb_tensor *left[MOST]; /* of a program: to compare */
 static int leaves;
-
-/* As cb_checkpoint, with one input. */
-static cb_tensor *part(cb_function_n *function, void *user, cb_tensor *x) {
-    cb_tensor *y = NULL;
-    if (!plainly) return cb_checkpoint(function, user, &x, 1);
-    return function(&x, 1, &y, user) > 0 ? y : NULL;
-}
 
 static void keep(cb_tensor *x) {
     assert_non_null(x);
     left[leaves++] = cb_to(cb_detach(x), CB_F64);
-}
-
-static cb_tensor *leaf(cb_dim_list sizes) {
-    return cb_requires_grad_(cb_mul(cb_randn(sizes), 0.5), true);
 }
 
 static void keep_gradients(void) {
@@ -38,14 +24,6 @@ static void keep_gradients(void) {
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
-
-static int layer(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
-    (void)count, (void)user;
-    cb_tensor *h = cb_softmax(cb_gelu(cb_matmul(x[0], w)), 1);
-    y[0] = cb_add(cb_mul(cb_exp(h), v), x[0]);
-    runs++;
-    return 1;
-}
 
 static void layers(void) {
     cb_tensor *h = cb_randn(cb_dims(ROWS, WIDTH));
@@ -379,70 +357,6 @@ static void memory(void **state) {
     assert_true(bytes[0] > 8 * DEEP * tensor && cb_memory().peak_bytes > 2 * peak);
 }
 
-static cb_tensor *network(cb_tensor *x) {
-    for (int i = 0; i < LAYERS; i++) x = part(layer, NULL, x);
-    return x;
-}
-
-/* Of a forward pass that is compiled alone: what its calls hold for the gradients. */
-static double *hold_compiled(bool plain, int64_t *bytes, double *out) {
-    cb_scope_open();
-    cb_manual_seed(3);
-    plainly = plain;
-    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH));
-    cb_function *fast = cb_compile(network, "backend=vm");
-    cb_tensor *x = cb_randn(cb_dims(64 * ROWS, WIDTH));
-    int64_t before = cb_memory().live_bytes;
-    cb_tensor *y = cb_call(fast, x);
-    *bytes = cb_memory().live_bytes - before;
-    assert_int_equal(cb_backward(cb_sum(cb_mul(y, y)), NULL), CB_OK);
-    cb_read(cb_tensor_grad(w), out, CB_F64);
-    cb_function_free(fast);
-    cb_scope_close();
-    return out;
-}
-
-static void compiled_around(void **state) {
-    const int64_t tensor = sizeof(float) * 64 * ROWS * WIDTH;
-    double with[WIDTH * WIDTH], without[WIDTH * WIDTH];
-    int64_t bytes, more;
-    (void)state;
-    hold_compiled(false, &bytes, with);
-    hold_compiled(true, &more, without);
-    for (int i = 0; i < WIDTH * WIDTH; i++)
-        assert_true(fabs(with[i] - without[i]) <= 1e-4 * fabs(without[i]));
-    assert_true(bytes < (LAYERS + 1) * tensor); /* y, and between layers */
-    assert_true(bytes > LAYERS * tensor - tensor && more > bytes + tensor);
-}
-
-static cb_tensor *weights[3 * DEEP];
-
-static int weighs(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
-    cb_tensor *weight = user, *h = cb_softmax(cb_gelu(cb_matmul(x[0], weight)), 1);
-    (void)count;
-    y[0] = cb_add(cb_tanh(cb_matmul(cb_exp(h), weight)), x[0]);
-    return 1;
-}
-
-static cb_tensor *deep_network(cb_tensor *x) {
-    for (int i = 0; i < 3 * DEEP; i++) x = part(weighs, weights[i], x);
-    return x;
-}
-
-/* The insides of a layer are computed again right before its gradients: of all layers together, 5
- * tensors each, there would be more. Before anything else that takes memory. */
-static void compiled_peak(void **state) {
-    const int64_t tensor = sizeof(float) * 64 * ROWS * WIDTH;
-    (void)state;
-    plainly = false;
-    for (int i = 0; i < 3 * DEEP; i++) weights[i] = leaf(cb_dims(WIDTH, WIDTH));
-    cb_function *fast = cb_compile(deep_network, "backend=vm");
-    cb_tensor *y = cb_call(fast, cb_randn(cb_dims(64 * ROWS, WIDTH)));
-    assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
-    assert_true(cb_memory().peak_bytes < 2 * 3 * DEEP * tensor);
-    cb_function_free(fast);
-}
-
 /* Where gradients do not come, or there is nothing to compute again. */
 static void runs_once(void **state) {
     (void)state;
@@ -460,96 +374,7 @@ static void runs_once(void **state) {
     assert_true(cb_requires_grad(y));
 }
 
-/* ---- refusals -------------------------------------------------------------------------------- */
-
-static int how; /* the second run is another one */
-
-static int differs(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
-    bool again = runs++ > 0;
-    cb_tensor *h = again && how == 0 ? cb_cos(x[0]) : cb_exp(x[0]);
-    (void)count, (void)user;
-    if (again && how == 1) h = cb_select(h, 0, 0);
-    if (how == 2) h = cb_mul(h, again ? 2.0 : 3.0);
-    if (how == 3) h = cb_mul(h, again ? v : another);
-    if (how == 4) h = cb_softmax(h, again ? 0 : 1);
-    if (how == 5) h = part(layer, NULL, h);
-    if (how == 6 && again) h = part(layer, NULL, h);
-    if (how == 7) h = part(again ? wide : layer, NULL, h);
-    if (how == 8 && again) return -1;
-    if (how == 9 && again) h = cb_reshape(h, 7);
-    y[0] = cb_mul(h, h);
-    if (how == 5 && again) return 1;
-    if (how == 10 && again) cb_exp(h);
-    if (how == 11 && !again) cb_exp(h);
-    return 1;
-}
-
-static void another_function(void **state) {
-    const char *const words[] = {
-        [0] = "something else when it runs again: cos to f32[8, 16]",
-        [1] = "select to f32[16] (test_checkpoint.c:",
-        [2] = "mul to f32[8, 16] (test_checkpoint.c:",
-        [3] = "mul to f32[8, 16]",
-        [4] = "softmax to f32[8, 16] (test_checkpoint.c:",
-        [6] = "a checkpoint (test_checkpoint.c:",
-        [7] = "a checkpoint",
-        [8] = "the function gave -1",
-        [9] = "reshape",
-        [10] = "where its first run did nothing more",
-        [11] = "it returns, where its first run did exp to f32[8, 16]",
-    };
-    (void)state;
-    plainly = false;
-    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH)), another = leaf(cb_dims(WIDTH));
-    for (how = 0; how < (int)(sizeof words / sizeof *words); how++) {
-        if (!words[how]) continue;
-        runs = 0;
-        cb_tensor *y = part(differs, NULL, leaf(cb_dims(ROWS, WIDTH)));
-        assert_non_null(y);
-        assert_int_not_equal(cb_backward(cb_sum(y), NULL), CB_OK);
-        expect_error(words[how]);
-    }
-}
-
-static cb_function *differing;
-static double factor;
-
-static cb_tensor *differs_compiled(cb_tensor *x) {
-    bool again = runs++ > 0;
-    cb_tensor *h = cb_tanh(cb_mul(x, w)), *k = cb_mul(h, v);
-    factor = again ? 2.0 : 3.0;
-    cb_tensor *unrelated = cb_mul(cb_ones(cb_dims(WIDTH, WIDTH)), factor);
-    if (how == 0) return cb_mul(cb_mul(h, k), factor);
-    if (how == 1) return cb_mul(k, cb_softmax(h, again ? 0 : 1));
-    if (how == 2) return again ? cb_sub(h, k) : cb_sub(k, h);
-    return cb_mul(k, cb_mul(unrelated, 0.0)); /* what has no gradient may change */
-}
-
-static int calls_differing(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
-    (void)count, (void)user;
-    y[0] = cb_exp(cb_call(differing, x[0]));
-    return 1;
-}
-
-static void another_compiled_function(void **state) {
-    (void)state;
-    plainly = false;
-    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH));
-    for (how = 0; how < 4; how++) {
-        differing = cb_compile(differs_compiled, "backend=vm");
-        for (int i = 0; i < 2; i++) { /* recorded, and what is known then */
-            runs = 0;
-            cb_tensor *y = part(calls_differing, NULL, cb_randn(cb_dims(WIDTH, WIDTH)));
-            assert_non_null(y);
-            if (how < 3)
-                REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT,
-                        "with other tensors, ops or numbers, where its first run did a compiled");
-            else
-                assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
-        }
-        cb_function_free(differing);
-    }
-}
+/* ---- hooks ----------------------------------------------------------------------------------- */
 
 static int number;
 
@@ -572,102 +397,11 @@ static void hooks_keep_their_numbers(void **state) {
     assert_int_equal(hooked, 2);
 }
 
-static int fails(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
-    (void)count, (void)y;
-    if (user) cb_autocast_open(CB_BF16);
-    y[0] = cb_exp(x[0]);
-    return user ? 1 : -1;
-}
-
-static void refusals(void **state) {
-    (void)state;
-    plainly = false;
-    w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH));
-    cb_tensor *x = cb_randn(cb_dims(ROWS, WIDTH)), *nothing = NULL, *y;
-    REFUSED(cb_checkpoint(NULL, NULL, &x, 1), "checkpoint: NULL");
-    REFUSED(cb_checkpoint(layer, NULL, &nothing, 1), "input 0 is NULL");
-    REFUSED(cb_checkpoint(fails, NULL, &x, 1), "the function gave -1");
-    REFUSED(cb_checkpoint(fails, &x, &x, 1), "did not close it");
-    REFUSES(cb_checkpoint_n(layer, NULL, &x, 1, &y, 0), CB_ERR_ARGUMENT, "do not fit");
-    y = part(layer, NULL, x);
-    cb_fill_(x, 1.0);
-    REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "input 0, which the function of the");
-    y = part(layer, NULL, x);
-    cb_no_grad_open();
-    cb_mul_(v, 2.0);
-    cb_no_grad_close();
-    REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "a tensor from outside");
-}
-
-/* What another run would read otherwise, by whichever way it reads it. */
-
-static cb_tensor *outside, *own, *many[3 * WIDTH];
-static cb_function *compiled_read;
-
-static cb_tensor *doubled(cb_tensor *x) { return cb_mul(x, 2.0); }
-
-static int reads(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
-    (void)count, (void)user;
-    cb_tensor *h = outside;
-    if (how == 0) h = cb_add_(cb_zeros(cb_dims(WIDTH)), outside);
-    if (how == 1) h = cb_call(compiled_read, outside);
-    if (how == 2 || how >= 6) h = cb_relu(outside);
-    if (how == 2) cb_batch_norm(x[0], outside, v, NULL, NULL, true, 0.5, 1e-5);
-    if (how == 3) cb_assign(h = cb_zeros(cb_dims(WIDTH)), outside);
-    if (how == 4 || how == 5) cb_add_(outside, 1.0); /* is done once, and alone reads nothing */
-    if (how == 4) h = cb_full(cb_dims(WIDTH), 3.0);
-    y[0] = cb_mul(cb_exp(x[0]), how == 5 ? cb_mul(h, 1.0) : h);
-    for (int i = 0; i < 3 * WIDTH && how == 7; i++) y[0] = cb_add(y[0], many[i]);
-    return 1;
-}
-
-static int writes_behind(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
-    (void)count, (void)user;
-    cb_free(own);
-    outside = own = cb_keep(cb_ones(cb_dims(WIDTH)));
-    for (int i = 0; i < 3 * WIDTH; i++) many[i] = cb_ones(cb_dims(WIDTH));
-    y[0] = part(reads, NULL, x[0]);
-    cb_fill_(how == 7 ? many[WIDTH] : outside, 9.0);
-    return 1;
-}
-
-static void reads_of_what_changed(void **state) {
-    (void)state;
-    plainly = false;
-    compiled_read = cb_compile(doubled);
-    v = cb_ones(cb_dims(WIDTH));
-    for (how = 0; how < 6; how++) {
-        outside = cb_ones(cb_dims(WIDTH));
-        cb_tensor *x = leaf(cb_dims(ROWS, WIDTH)), *y = part(reads, NULL, x);
-        assert_non_null(y);
-        if (how < 2 || how == 3) cb_fill_(outside, 9.0);
-        if (how < 4)
-            REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "a tensor from outside");
-        else
-            assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
-        if (how < 4) continue;
-        expect_tensor(cb_tensor_grad(x), y, 1e-6, 1e-6); /* the gradient of exp(x) * h */
-        assert_true(cb_item(cb_amax(outside)) == 2);
-    }
-    for (how = 6; how < 8; how++) { /* of what the one around makes */
-        cb_tensor *y = part(writes_behind, NULL, leaf(cb_dims(ROWS, WIDTH)));
-        REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "a tensor from outside");
-    }
-    cb_free(own);
-    cb_function_free(compiled_read);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(compiled_peak),
         TEST(memory),
         TEST(same_as_without),
-        TEST(compiled_around),
         TEST(runs_once),
-        TEST(another_function),
-        TEST(refusals),
-        TEST(reads_of_what_changed),
-        TEST(another_compiled_function),
         TEST(hooks_keep_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);

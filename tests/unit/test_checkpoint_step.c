@@ -1,5 +1,5 @@
-/* cb_checkpoint in a whole step that is compiled, with its gradients: what is computed again there,
- * what is not, and the memory that this saves. */
+/* cb_checkpoint in networks that are compiled, with their gradients in the same graph and outside:
+ * what is computed again there, what is not, and the memory that this saves. */
 #include "capture/function.h"
 #include "elements.h"
 #include "fixture.h"
@@ -78,8 +78,13 @@ static int nested(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
 
 static cb_function_n *layer;
 
-static cb_tensor *step(cb_tensor *x) {
+static cb_tensor *network(cb_tensor *x) {
     for (int i = 0; i < LAYERS; i++) x = part(layer, weight[i], x);
+    return x;
+}
+
+static cb_tensor *step(cb_tensor *x) {
+    x = network(x);
     cb_tensor *loss = cb_mean(cb_mul(x, x));
     cb_backward(loss, NULL);
     return loss;
@@ -147,7 +152,47 @@ static void same_with_less(void **state) {
     }
 }
 
+/* ---- gradients outside ----------------------------------------------------------------------- */
+
+static const int64_t tensor = sizeof(float) * ROWS * WIDTH;
+
+/* Of a forward pass that is compiled alone: what its calls hold for the gradients. */
+static int64_t hold(bool plain, double *out) {
+    cb_scope_open();
+    set_up();
+    plainly = plain, layer = dense;
+    cb_function *fast = cb_compile(network, "backend=vm");
+    cb_tensor *x = cb_randn(cb_dims(ROWS, WIDTH));
+    int64_t before = cb_memory().live_bytes;
+    cb_tensor *y = cb_call(fast, x);
+    int64_t bytes = cb_memory().live_bytes - before;
+    assert_int_equal(cb_backward(cb_sum(cb_mul(y, y)), NULL), CB_OK);
+    cb_read(cb_tensor_grad(weight[0]), out, CB_F64);
+    cb_function_free(fast);
+    cb_scope_close();
+    return bytes;
+}
+
+static void less_is_held(void **state) {
+    double with[WIDTH * WIDTH], without[WIDTH * WIDTH];
+    (void)state;
+    int64_t bytes = hold(false, with), more = hold(true, without);
+    for (int i = 0; i < WIDTH * WIDTH; i++)
+        assert_true(fabs(with[i] - without[i]) <= 1e-4 * (1 + fabs(without[i])));
+    assert_true(bytes < (LAYERS + 1) * tensor); /* y, and between layers */
+    assert_true(bytes > LAYERS * tensor - tensor && more > bytes + tensor);
+}
+
+/* The insides of a layer are computed again right before its gradients: of all layers together, 5
+ * tensors each, there would be more. Before anything else that takes memory. */
+static void peak(void **state) {
+    double out[WIDTH * WIDTH];
+    (void)state;
+    hold(false, out);
+    assert_true(cb_memory().peak_bytes < 3 * LAYERS * tensor);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(same_with_less)};
+    const struct CMUnitTest tests[] = {TEST(peak), TEST(same_with_less), TEST(less_is_held)};
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
