@@ -245,6 +245,9 @@ Kernel *kernel_piece(const Kernel *kernel, int axis, int64_t low, int64_t high);
 Kernel *kernel_point(const Kernel *kernel, int axis, int64_t at);
 /* The piece as a kernel that has no other points: its coordinate counts from 0. */
 Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high);
+/* The kernel for so many points along its last axis, an outer one, which becomes an inner one: rows
+ * are the outer points. */
+Kernel *kernel_by_rows(const Kernel *kernel, int64_t points);
 
 /* Whether axis and the one before it can be walked as one run: every access that varies with both
  * goes on at the end of a row, and nothing else asks for coordinates of both. flat.c. */

@@ -145,3 +145,15 @@ Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high) 
 }
 
 Kernel *kernel_unguarded(const Kernel *kernel) { return piece_of(kernel, -1, 0, NULL, 0, 0); }
+
+Kernel *kernel_by_rows(const Kernel *kernel, int64_t points) {
+    Kernel *rows = kernel_over(kernel, kernel->arena);
+    int last = length(kernel->axis) - 1;
+    rows->axis = NULL;
+    rows->outer_count = 0, rows->outer_size = rows->inner_size = 1;
+    for (int a = 0; a <= last; a++) {
+        kernel_axis(rows, a == last ? points : kernel->axis[a].size, a == last);
+        rows->axis[a].varies = a != last; /* its text is one for many sizes, as that of all is */
+    }
+    return rows;
+}

@@ -22,6 +22,12 @@ static cb_tensor *turned(cb_tensor *x) {
     return cb_add(cb_contiguous(cb_transpose(padded, 0, 1)), 1.0);
 }
 
+static cb_tensor *transposed(cb_tensor *x) { /* two groups of columns, which are counted */
+    cb_tensor *group = cb_reshape(cb_to(cb_arange(0, 2), CB_F32), cb_dims(2, 1, 1));
+    cb_tensor *y = cb_reshape(x, cb_dims(cb_size(x, 0), 2, cb_size(x, 1) / 2));
+    return cb_add(cb_contiguous(cb_permute(y, cb_dims(1, 2, 0))), group);
+}
+
 static cb_tensor *running(cb_tensor *x) { return cb_sub(cb_cumsum(x, 0), cb_sum(x)); }
 
 static cb_tensor *wave(int64_t rows, int64_t columns) {
@@ -65,7 +71,8 @@ static const struct {
     {"normalized by row", normalized, true, 3}, /* means of powers of two are products */
     {"columns", columns, false, 4},             /* the same, and the mean of nothing */
     {"turned", turned, false, 2},
-    {"running", running, false, 4}, /* sums of sums from 512 elements on, and from 6144 */
+    {"transposed", transposed, false, 3}, /* 2 rows in 2 groups: 48 is one number more */
+    {"running", running, false, 4},       /* sums of sums from 512 elements on, and from 6144 */
 };
 
 /* From the first size to the last, all of them between. */
@@ -99,6 +106,16 @@ static void test_one_less(void **state) {
             cb_cleanup(); /* no code of the one before */
             assert_int_equal(sweep(function[k], "", true, first, first + 4, 1), 2);
         }
+}
+
+/* Parts of a result that begin within a row, of each number of elements that a text has. */
+static void test_short_rows_in_parts(void **state) {
+    (void)state;
+    int threads = cb_threads();
+    cb_set_threads(3);
+    for (int rows = 2; rows < 11; rows++)
+        assert_in_range(sweep_columns(transposed, "dynamic=1", 36006, rows, rows + 1, 1), 0, 1);
+    cb_set_threads(threads);
 }
 
 /* Rows of GPT-2's width: one thread's work each, whether 8 of them are there, 11 or 16. */
@@ -238,10 +255,15 @@ static void test_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options),       cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_entries_leave), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_every_size),    cmocka_unit_test(test_kinds_of_sizes),
-        cmocka_unit_test(test_wide_rows),     cmocka_unit_test(test_one_less),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_entries_leave),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_every_size),
+        cmocka_unit_test(test_kinds_of_sizes),
+        cmocka_unit_test(test_wide_rows),
+        cmocka_unit_test(test_one_less),
+        cmocka_unit_test(test_short_rows_in_parts),
     };
     return run_counted(tests);
 }

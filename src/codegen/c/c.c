@@ -116,12 +116,39 @@ static void end_before(CKernel *c, int64_t edge) {
     emit_line(&c->e, "    left = %s - column - block;", end);
 }
 
+static Mark open_items(CKernel *c, bool chunked);
+static void close_items(CKernel *c, Mark mark);
+
+/* Whole rows of a few columns, whose number varies: for each number a loop with lanes across the
+ * rows, in which it is literal. Along such rows a loop would take as long as 16 elements do. */
+static void turn_few(CKernel *c, const char *size) {
+    Emit *e = &c->e;
+    emit_open(e, "if (rows && %s <= %d)", size, TURN_FEW);
+    emit_line(e, "const int64_t low = line, high = line + rows;");
+    for (int few = 2; few <= TURN_FEW; few++) {
+        Kernel *kernel = kernel_by_rows(e->kernel, few);
+        CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
+        emit_open(e, "if (%s == %d)", size, few);
+        if (*size == 'n') emit_line(e, "enum { %s = %d, i%s = %d };", size, few, size + 1, few);
+        rows->e.indent = e->indent;
+        rows->hidden = c->hidden;
+        Mark mark = open_items(rows, false);
+        c_item(rows);
+        close_items(rows, mark);
+        emit_close(e);
+    }
+    emit_line(e, "item += rows * %s;", size);
+    emit_line(e, "continue;");
+    emit_close(e);
+}
+
 /* Blocks of TURN_LANES columns and up to TURN_ROWS rows; what is no whole row goes by itself. */
 static void open_turns(CKernel *c) {
     Emit *e = &c->e;
     const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
     emit_line(e, "const int64_t line = item / %s, column = item %% %s;", size, size);
     emit_line(e, "int64_t rows = column ? 0 : (high - item) / %s, width = %s;", size, size);
+    if (c->turns_few && !c->edge && e->usage->holes) turn_few(c, size);
     emit_line(e, "if (rows > %d) rows = %d;", TURN_ROWS, TURN_ROWS);
     emit_open(e, "if (!rows)");
     emit_line(e, "rows = 1;");

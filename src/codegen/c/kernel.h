@@ -56,6 +56,7 @@ struct CKernel {
     Access *flat_load, *flat_store; /* along the run, by expression and by store */
     bool *repeated;                 /* by expression: its array holds for all blocks */
     bool turns; /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
+    bool turns_few; /* such runs may be of a few points, which the text does not know */
     int64_t *edge;  /* vec: coordinates along piece_axis where another piece begins (pieces.c) */
     int piece_axis; /* the lanes' or another outer one */
     bool *streams;  /* by store: goes past the caches */
@@ -98,6 +99,7 @@ enum {
     ARRAY_SUM_BLOCK = 64,  /* terms that one lane of an ARRAY kernel adds up in a row */
     STRIP_TERMS = 16,      /* the same of a ROW kernel in strips */
     TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
+    TURN_FEW = 8,          /* of up to so many a run is text */
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500  /* in its functions: more become calls */
 };

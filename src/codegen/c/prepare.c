@@ -206,6 +206,8 @@ static void choose_turns(CKernel *c) {
     }
     for (int s = 0; s < c->store_count; s++)
         c->turns |= turns_at(c, kernel->store[s].index, kernel->store[s].buffer);
+    bool cheap = TURN_FEW * whole_cost(c) <= HEAVY_ARITHMETIC; /* each number is compiled */
+    c->turns_few = c->turns && cheap && kernel->axis[lane].varies && !c->inner_count && !c->split;
 }
 
 static int array_count(const Kernel *kernel) {
