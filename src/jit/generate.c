@@ -132,7 +132,8 @@ static const FamilyKernel *find_twin(const Kernels *kernels, int k, const Plan *
     Kernel twin = *like->kernel[kernel->like];
     Axis *axis = NULL;
     for (int a = 0; a < length(twin.axis); a++) {
-        Axis one = {twin.axis[a].size, twin.axis[a].inner, kernel->axis[a].varies};
+        Axis one = twin.axis[a];
+        one.varies = kernel->axis[a].varies;
         push(kernels->arena, axis, one);
     }
     twin.axis = axis;

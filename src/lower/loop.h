@@ -60,6 +60,7 @@ typedef struct Axis {
     int64_t size;
     bool inner;
     bool varies; /* other kernels that differ in sizes alone have another one (axis_typical) */
+    bool few;    /* the same, of up to FEW_POINTS points */
 } Axis;
 
 typedef enum __attribute__((packed)) BufferRole { BUFFER_IN, BUFFER_OUT, BUFFER_INOUT } BufferRole;
@@ -143,7 +144,7 @@ Kernel *kernel_again(const Kernel *first, const Kernel *kernel, Arena *arena);
 int kernel_axis(Kernel *kernel, int64_t size, bool inner);
 /* What choices of loops and forms go by: the size, and where it varies, up to TYPICAL_MOST, one for
  * all of them, so that kernels over other sizes are chosen alike. */
-enum { TYPICAL = 256, TYPICAL_MOST = 512 };
+enum { TYPICAL = 256, TYPICAL_MOST = 512, FEW_POINTS = 16 };
 /* So many less than a size that varies are taken to vary with it: n - 1 of x[1:], of a variance. */
 enum { FEW_LESS = 4 };
 int64_t axis_typical(const Kernel *kernel, int axis);
@@ -248,6 +249,9 @@ Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high);
 /* The kernel for so many points along its last axis, an outer one, which becomes an inner one: rows
  * are the outer points. */
 Kernel *kernel_by_rows(const Kernel *kernel, int64_t points);
+
+/* The kernel for few points along its last axis. */
+Kernel *kernel_of_few(const Kernel *kernel);
 
 /* Whether axis and the one before it can be walked as one run: every access that varies with both
  * goes on at the end of a row, and nothing else asks for coordinates of both. flat.c. */

@@ -146,14 +146,27 @@ Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high) 
 
 Kernel *kernel_unguarded(const Kernel *kernel) { return piece_of(kernel, -1, 0, NULL, 0, 0); }
 
+/* The same expressions over axes of its own. */
+static Kernel *over_other_axes(const Kernel *kernel) {
+    Kernel *over = kernel_over(kernel, kernel->arena);
+    over->axis = NULL;
+    for (int a = 0; a < length(kernel->axis); a++) push(over->arena, over->axis, kernel->axis[a]);
+    return over;
+}
+
+Kernel *kernel_of_few(const Kernel *kernel) {
+    Kernel *over = over_other_axes(kernel);
+    over->axis[length(over->axis) - 1].few = true;
+    return over;
+}
+
 Kernel *kernel_by_rows(const Kernel *kernel, int64_t points) {
-    Kernel *rows = kernel_over(kernel, kernel->arena);
-    int last = length(kernel->axis) - 1;
-    rows->axis = NULL;
-    rows->outer_count = 0, rows->outer_size = rows->inner_size = 1;
-    for (int a = 0; a <= last; a++) {
-        kernel_axis(rows, a == last ? points : kernel->axis[a].size, a == last);
-        rows->axis[a].varies = a != last; /* its text is one for many sizes, as that of all is */
-    }
+    Kernel *rows = over_other_axes(kernel);
+    int last = length(rows->axis) - 1;
+    /* its text is one for many sizes, as that of all is */
+    for (int a = 0; a < last; a++) rows->axis[a].varies = true;
+    rows->outer_count = last, rows->outer_size /= rows->axis[last].size;
+    rows->axis[last] = (Axis){.size = points, .inner = true};
+    rows->inner_size = points;
     return rows;
 }

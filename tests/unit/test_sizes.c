@@ -22,6 +22,8 @@ static cb_tensor *turned(cb_tensor *x) {
     return cb_add(cb_contiguous(cb_transpose(padded, 0, 1)), 1.0);
 }
 
+static cb_tensor *copied(cb_tensor *x) { return cb_contiguous(cb_transpose(x, 0, 1)); }
+
 static cb_tensor *transposed(cb_tensor *x) { /* two groups of columns, which are counted */
     cb_tensor *group = cb_reshape(cb_to(cb_arange(0, 2), CB_F32), cb_dims(2, 1, 1));
     cb_tensor *y = cb_reshape(x, cb_dims(cb_size(x, 0), 2, cb_size(x, 1) / 2));
@@ -71,6 +73,7 @@ static const struct {
     {"normalized by row", normalized, true, 3}, /* means of powers of two are products */
     {"columns", columns, false, 4},             /* the same, and the mean of nothing */
     {"turned", turned, false, 2},
+    {"copied", copied, false, 2},
     {"transposed", transposed, false, 3}, /* 2 rows in 2 groups: 48 is one number more */
     {"running", running, false, 4},       /* sums of sums from 512 elements on, and from 6144 */
 };
@@ -116,6 +119,13 @@ static void test_short_rows_in_parts(void **state) {
     for (int rows = 2; rows < 11; rows++)
         assert_in_range(sweep_columns(transposed, "dynamic=1", 36006, rows, rows + 1, 1), 0, 1);
     cb_set_threads(threads);
+}
+
+/* Up to 16 rows are folded in registers, whole blocks of their columns. */
+static void test_few_rows(void **state) {
+    (void)state;
+    assert_in_range(sweep_columns(columns, "dynamic=1", 200, 3, 20, 1), 1, 2);
+    assert_in_range(sweep_columns(running, "dynamic=1", 200, 3, 20, 1), 1, 2);
 }
 
 /* Rows of GPT-2's width: one thread's work each, whether 8 of them are there, 11 or 16. */
@@ -264,6 +274,7 @@ int main(void) {
         cmocka_unit_test(test_wide_rows),
         cmocka_unit_test(test_one_less),
         cmocka_unit_test(test_short_rows_in_parts),
+        cmocka_unit_test(test_few_rows),
     };
     return run_counted(tests);
 }

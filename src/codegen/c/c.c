@@ -84,6 +84,16 @@ static bool has_whole_lines(const CKernel *c) {
     return !cut && !lane->varies && lane->size % LINE_LANES == 0;
 }
 
+/* The same of a kernel that has another text for few inner points, and fewer lanes in it. */
+static void count_of_few(CKernel *c) {
+    Emit *e = &c->e;
+    const char *points = emit_size(e, e->kernel->inner_size);
+    long long few = (long long)c->few->lanes, lanes = (long long)c->lanes;
+    emit_line(e, "const int few = %s > 1 && %s <= %d && run >= %lld;", points, points, FEW_POINTS,
+              few);
+    emit_line(e, "const int n = few ? %lld : run < %lld ? (int)run : %lld;", few, lanes, lanes);
+}
+
 /* n: lanes of this block, within its run along the last outer axis, and within one piece. */
 static void count_lanes(CKernel *c, bool chunked) {
     Emit *e = &c->e;
@@ -99,6 +109,8 @@ static void count_lanes(CKernel *c, bool chunked) {
     }
     if (c->edge && c->piece_axis == axis)
         emit_line(e, "int n;"); /* known within a piece */
+    else if (c->few)
+        count_of_few(c);
     else if (c_weaves(c))
         emit_line(e, "const int n = run < %lld ? 1 : %lld;", (long long)c->lanes,
                   (long long)c->lanes);
@@ -253,6 +265,17 @@ static void item_of_lanes(CKernel *c, int64_t lanes) {
     lanes_of_item(c);
 }
 
+static void item_of_few(CKernel *c) {
+    CKernel *few = c->few;
+    emit_open(&c->e, "if (few)");
+    few->e.indent = c->e.indent;
+    few->hidden = c->hidden;
+    c_keep_rows(few);
+    item_of_lanes(few, few->lanes);
+    emit_close(&c->e);
+    emit_open(&c->e, "else");
+}
+
 /* Of walks over blocks nearly all have TURN_LANES columns: so many are text, which spares the
  * compiler's loop for others. Rows that are woven are as many as they can be, or one. */
 void c_item(CKernel *c) {
@@ -268,11 +291,12 @@ void c_item(CKernel *c) {
         emit_open(e, "else");
         forget_text(c, mark, names);
     }
+    if (c->few) item_of_few(c);
     if (c_weaves(c))
         item_of_lanes(c, 1);
     else
         lanes_of_item(c);
-    if (twice) emit_close(e);
+    if (twice || c->few) emit_close(e);
 }
 
 /* ---- split kernels ----------------------------------------------------------------------- */

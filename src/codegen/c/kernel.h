@@ -65,6 +65,7 @@ struct CKernel {
     int wide_count;        /* arrays of f16 that were converted several at once */
     bool written_out;      /* NESTED: the inner range is text, point by point */
     Phrase *point_name;    /* written-out inner points: names by point and expression */
+    CKernel *few;          /* an ARRAY kernel as it is for few inner points; or NULL */
     CKernel **row_piece;   /* vec, of a ROW kernel: by range of its rows (pieces.c); or NULL */
     const RowRange *range; /* of such a piece; else NULL */
     uint32_t *accumulator; /* of such a piece: by reduction, the whole row's */

@@ -27,6 +27,7 @@ enum {
     WEAVE_ROWS = 4, /* of scans at a time: with what they write, less lines than a set has */
     WEAVE_LANES = 16,
     WEAVE_COST = 12, /* additions for each point, from which on vectors make up for gathering */
+    FEW_LANES = 64,  /* four vectors of AVX-512, which stay in registers for all of few points */
     PART_LANES = 9   /* of a piece of a row whose length varies: its own does, too */
 };
 
@@ -124,6 +125,12 @@ static void choose_scans(CKernel *c, int64_t cost) {
     }
 }
 
+/* Of a kernel that is one of few points (choose_few). */
+static bool has_few(const Kernel *kernel) {
+    int axes = length(kernel->axis);
+    return axes > 0 && kernel->axis[axes - 1].few;
+}
+
 static void choose_shape(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int axes = length(kernel->axis), outer = kernel->outer_count;
@@ -141,7 +148,7 @@ static void choose_shape(CKernel *c) {
     if (across && outer > 0 && axis_typical(kernel, outer - 1) > 1) {
         bool run_is_short = axis_typical(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
-        bool by_point = inner_size > most || gathers || c->columns || c->slab;
+        bool by_point = inner_size > most || gathers || c->columns || c->slab || has_few(kernel);
         bool arrays = c->inner_count > 0 && (c->split || by_point || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;
@@ -253,6 +260,7 @@ static void choose_lanes(CKernel *c) {
         if (rows_vary(c)) c->lanes = least(c->lanes, VARYING_ROWS);
         if (c->weave) c->lanes = c->weave;
         if (c->slab) c->lanes = c->slab;
+        if (has_few(kernel)) c->lanes = FEW_LANES;
     }
     c->e.origin_level = 0;
     c->out_lanes = c->lanes;
@@ -325,6 +333,7 @@ int64_t c_room_of_rows(const CKernel *c) {
     bool varies = false;
     for (int a = kernel->outer_count; a < length(kernel->axis); a++)
         varies |= kernel->axis[a].varies;
+    if (has_few(kernel)) return FEW_POINTS;
     if (!varies && c->shape == SHAPE_ROW) return (kernel->inner_size + 63) / 64 * 64;
     if (!varies) return kernel->inner_size;
     int64_t room = TYPICAL_MOST;
@@ -417,6 +426,20 @@ static void choose_masks(CKernel *c) {
     c->masked = c->hides_run || c->e.kernel->axis[along].varies;
 }
 
+/* Columns that are folded over rows whose number varies and may be small: what lanes keep in arrays
+ * from row to row costs more than the rows then. For few there is another text, whose lanes are
+ * so many that they stay in registers. */
+static void choose_few(CKernel *c) {
+    Kernel *kernel = c->e.kernel;
+    int axis = kernel->outer_count;
+    bool one = c->shape == SHAPE_ARRAY && c->inner_count == 1 && c->reduce_count && !c->split;
+    if (!one || !kernel->axis[axis].varies || has_few(kernel) || !c->e.usage->holes) return;
+    if (c->columns || c->slab || c->weave || kernel_has_scan(kernel) || rows_vary(c)) return;
+    if (FEW_POINTS * whole_cost(c) > APART_ARITHMETIC || has_halves(kernel) || c->any_stream)
+        return;
+    c->few = c_prepare(kernel_of_few(kernel), NULL, false, c->e.usage, c->e.out);
+}
+
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
@@ -450,5 +473,6 @@ CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usa
     keep_columns(c);
     if (c->columns) c_choose_outs(c); /* anew: where rows are kept, no sweep is flat */
     choose_masks(c);
+    choose_few(c);
     return c;
 }
