@@ -250,8 +250,8 @@ Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high);
  * are the outer points. */
 Kernel *kernel_by_rows(const Kernel *kernel, int64_t points);
 
-/* The kernel for few points along its last axis. */
-Kernel *kernel_of_few(const Kernel *kernel);
+/* The kernel for few points along an axis. */
+Kernel *kernel_of_few(const Kernel *kernel, int axis);
 
 /* Whether axis and the one before it can be walked as one run: every access that varies with both
  * goes on at the end of a row, and nothing else asks for coordinates of both. flat.c. */

@@ -154,9 +154,9 @@ static Kernel *over_other_axes(const Kernel *kernel) {
     return over;
 }
 
-Kernel *kernel_of_few(const Kernel *kernel) {
+Kernel *kernel_of_few(const Kernel *kernel, int axis) {
     Kernel *over = over_other_axes(kernel);
-    over->axis[length(over->axis) - 1].few = true;
+    over->axis[axis].few = true;
     return over;
 }
 

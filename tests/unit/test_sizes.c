@@ -71,7 +71,7 @@ static const struct {
     {"softmax by row", softmax, true, 2},
     {"normalized", normalized, false, 2},
     {"normalized by row", normalized, true, 3}, /* means of powers of two are products */
-    {"columns", columns, false, 4},             /* the same, and the mean of nothing */
+    {"columns", columns, false, 6}, /* the same, the mean of nothing, and 48 rows of 48 columns */
     {"turned", turned, false, 2},
     {"copied", copied, false, 2},
     {"transposed", transposed, false, 3}, /* 2 rows in 2 groups: 48 is one number more */
@@ -126,6 +126,32 @@ static void test_few_rows(void **state) {
     (void)state;
     assert_in_range(sweep_columns(columns, "dynamic=1", 200, 3, 20, 1), 1, 2);
     assert_in_range(sweep_columns(running, "dynamic=1", 200, 3, 20, 1), 1, 2);
+}
+
+static cb_tensor *from_first(cb_tensor *x) { /* of 77 rows, and of seven times 11 */
+    cb_tensor *y = cb_div(cb_sub(x, cb_slice(x, 0, 0, 1)), cb_sum(cb_abs(x), cb_dims(0), true));
+    return cb_add(y, cb_amax(cb_reshape(x, cb_dims(7, 11, cb_size(x, 1))), cb_dims(0, 1), false));
+}
+
+static cb_tensor *slabs(cb_tensor *x) {
+    return cb_softmax(cb_reshape(x, cb_dims(7, 11, cb_size(x, 1))), 1);
+}
+
+/* Up to 16 columns, of several rows at a time. */
+static void test_few_columns(void **state) {
+    (void)state;
+    cb_function_1 *const function[] = {columns, from_first, slabs};
+    for (int k = 0; k < 3; k++) {
+        cb_function *fast = cb_compile(function[k], "dynamic=1");
+        for (int n = 2; n < 20; n++) {
+            cb_scope_open();
+            cb_tensor *x = wave(77, n);
+            expect_tensor(cb_call(fast, x), function[k](x), 2e-5, 2e-5);
+            cb_scope_close();
+        }
+        assert_in_range(cb_stats(fast).compiled, 0, 2);
+        cb_function_free(fast);
+    }
 }
 
 /* Rows of GPT-2's width: one thread's work each, whether 8 of them are there, 11 or 16. */
@@ -275,6 +301,7 @@ int main(void) {
         cmocka_unit_test(test_one_less),
         cmocka_unit_test(test_short_rows_in_parts),
         cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_few_columns),
     };
     return run_counted(tests);
 }

@@ -214,10 +214,28 @@ static void begin_array_accumulators(CKernel *c, int pass) {
     if (any) c_open_lanes(c, "");
 }
 
+void c_repeat_lanes(CKernel *c, const char *array) {
+    if (c->several)
+        emit_line(&c->e, "for (int l = n; l < wide; l++) %s[l] = %s[l - n];", array, array);
+}
+
+/* What several rows have been folded to becomes one for each column, which all of them read. */
+static void fold_several(CKernel *c, const Expr *x, int pass) {
+    Phrase all = reduce_name(c, x);
+    const char *array = arena_format(c->e.arena, "r%u", x->id);
+    Phrase other = text_atom(arena_format(c->e.arena, "%s[row + l]", array));
+    emit_open(&c->e, "for (int row = n; row < wide; row += n)");
+    emit_line(&c->e, "for (int l = 0; l < n; l++) %s = %s;", all.text, combined(c, x, all, other));
+    emit_close(&c->e);
+    if (pass + 1 < c->e.info.pass_count) c_repeat_lanes(c, array);
+}
+
 void c_begin_accumulators(CKernel *c, int pass) {
     Emit *e = &c->e;
     bool array = c->shape == SHAPE_ARRAY, any = false;
+    if (c->several) c->count = "wide";
     if (array) begin_array_accumulators(c, pass);
+    c->count = NULL;
     for (int r = 0; r < c->reduce_count; r++) {
         if (!c_reduces_in(c, r, pass)) continue;
         const Expr *x = e->info.reduce[r];
@@ -302,7 +320,9 @@ void c_end_partials(CKernel *c, int pass) {
 
 /* Both ends of one block of an ARRAY sweep: partial sums start, and join the accumulators. */
 void c_array_partials(CKernel *c, int pass, bool begin) {
+    if (c->several) c->count = "wide";
     c_open_lanes(c, "");
+    c->count = NULL;
     for (int r = 0; r < c->reduce_count; r++) {
         const Expr *x = c->e.info.reduce[r];
         if (!c_reduces_in(c, r, pass) || !array_partial(c, x, pass)) continue;
@@ -341,6 +361,7 @@ void c_end_accumulators(CKernel *c, int pass) {
             end_slab(c, x);
             continue;
         }
+        if (c->several) fold_several(c, x, pass);
         Phrase name = reduce_name(c, x), value = text_name(arena_format(e->arena, "t%u", x->id));
         if (is_wide(c, x)) {
             const char *type = term_type(c, x);

@@ -102,6 +102,11 @@ static void count_lanes(CKernel *c, bool chunked) {
         emit_line(e, "enum { n = %lld };", (long long)c->slab);
         return;
     }
+    if (c->several) {
+        emit_line(e, "const int n = (int)%s, wide = %d * n;",
+                  emit_size(e, e->kernel->axis[axis].size), SEVERAL_ROWS);
+        return;
+    }
     emit_line(e, "int64_t run = high - item;");
     if (axis > 0 || chunked) {
         const char *size = emit_size(e, e->kernel->axis[axis].size);
@@ -198,6 +203,10 @@ static Mark open_items(CKernel *c, bool chunked) {
     int axes = e->kernel->outer_count;
     long long slab = (long long)c->slab;
     if (slab) emit_line(e, "low = (low + %lld) / %lld * %lld;", slab - 1, slab, slab);
+    if (c->several) {
+        const char *columns = emit_size(e, e->kernel->axis[e->lane_axis].size);
+        emit_line(e, "low = (low + %s - 1) / %s * %s;", columns, columns, columns);
+    }
     if (has_whole_lines(c))
         emit_line(e, "low = (low + %d) & -%d, high = (high + %d) & -%d;", LINE_LANES - 1,
                   LINE_LANES, LINE_LANES - 1, LINE_LANES);
@@ -379,6 +388,27 @@ static int64_t vectors_at_once(const CKernel *c) {
     return 1;
 }
 
+static void all_items(CKernel *c) {
+    if (c->split) {
+        split_passes(c);
+        return;
+    }
+    Mark mark = open_items(c, false);
+    c_item_in_pieces(c);
+    close_items(c, mark);
+}
+
+static void items_of_few_columns(CKernel *c) {
+    Emit *e = &c->e;
+    const char *columns = emit_size(e, e->kernel->axis[e->lane_axis].size);
+    emit_open(e, "if (%s > 1 && %s <= %d)", columns, columns, FEW_POINTS);
+    c->few_columns->e.indent = e->indent;
+    c->few_columns->hidden = c->hidden;
+    all_items(c->few_columns);
+    emit_line(e, "return;");
+    emit_close(e);
+}
+
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = c_prepare(kernel, NULL, false, usage, out);
     Emit *e = &c->e;
@@ -396,13 +426,8 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_hide_run(c);
     c_declare_strides(c);
     if (c->columns) c_repeat_columns(c);
-    if (c->split) {
-        split_passes(c);
-    } else {
-        Mark mark = open_items(c, false);
-        c_item_in_pieces(c);
-        close_items(c, mark);
-    }
+    if (c->few_columns) items_of_few_columns(c);
+    all_items(c);
     if (c->any_stream) emit_line(e, "stream_fence();");
     usage->helper[HELPER_stream] |= c->any_stream;
     emit_close(e);

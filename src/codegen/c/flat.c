@@ -324,6 +324,19 @@ static bool all_flat(const CKernel *c, int lane) {
     return true;
 }
 
+/* Nor is anything one value for all columns, or asks where it is: lanes of several rows of columns
+ * are as those of one. */
+bool c_may_go_by_several(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int lane = c->e.lane_axis;
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *x = kernel->expr[id];
+        bool row = x->op == EX_load && expr_uses_inner(kernel, x) && !expr_uses_axis(x, lane);
+        if (row || (x->op == EX_axis && c->e.info.expr[id].users)) return false;
+    }
+    return all_flat(c, lane);
+}
+
 /* A strip is a power of two of rows, so that they can be folded in halves. True: lanes go along the
  * columns, at least. */
 bool c_choose_slab(CKernel *c) {

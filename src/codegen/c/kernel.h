@@ -66,6 +66,9 @@ struct CKernel {
     bool written_out;      /* NESTED: the inner range is text, point by point */
     Phrase *point_name;    /* written-out inner points: names by point and expression */
     CKernel *few;          /* an ARRAY kernel as it is for few inner points; or NULL */
+    CKernel *few_columns;  /* the same for few lanes */
+    bool several;          /* it is such a one: lanes are the columns of several rows, */
+    const char *count;     /* so many where it is not n */
     CKernel **row_piece;   /* vec, of a ROW kernel: by range of its rows (pieces.c); or NULL */
     const RowRange *range; /* of such a piece; else NULL */
     uint32_t *accumulator; /* of such a piece: by reduction, the whole row's */
@@ -101,6 +104,7 @@ enum {
     STRIP_TERMS = 16,      /* the same of a ROW kernel in strips */
     TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
     TURN_FEW = 8,          /* of up to so many a run is text */
+    SEVERAL_ROWS = 32,     /* of few columns, at a time */
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500  /* in its functions: more become calls */
 };
@@ -118,6 +122,7 @@ void c_end_partials(CKernel *c, int pass);
 bool c_sums_in_strips(const CKernel *c, int pass);       /* ROW: partial sums by lane, too */
 void c_strip_sums(CKernel *c, int pass, bool begin);     /* both ends of such */
 void c_array_partials(CKernel *c, int pass, bool begin); /* both ends of a block */
+void c_repeat_lanes(CKernel *c, const char *array); /* of several rows: the first one's */
 void c_end_accumulators(CKernel *c, int pass);
 
 /* ---- frames (c.c), pieces (pieces.c) ---- */
@@ -134,7 +139,7 @@ void c_keep_rows(CKernel *c); /* room for rows that several loops read */
 void c_row_in_pieces(CKernel *c, int pass); /* what row_piece has */
 
 static inline const char *c_count(const CKernel *c) { /* of lanes */
-    return c->flat ? "m" : c->whole ? "whole" : "n";
+    return c->count ? c->count : c->flat ? "m" : c->whole ? "whole" : "n";
 }
 
 /* Whether its rows are so few that each has registers of its own. */
@@ -167,6 +172,7 @@ void c_lanes_in_steps(CKernel *c);
 void c_choose_columns(CKernel *c, bool by_point);
 int64_t c_flat_lanes(const CKernel *c);
 bool c_choose_slab(CKernel *c); /* or lanes along the columns; false: neither */
+bool c_may_go_by_several(const CKernel *c); /* rows, which are folded */
 void c_slab_sweep(CKernel *c, int pass); /* between both ends of its accumulators */
 void c_flat_accesses(CKernel *c);
 bool c_is_flat(const CKernel *c, int pass);

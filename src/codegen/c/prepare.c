@@ -126,9 +126,10 @@ static void choose_scans(CKernel *c, int64_t cost) {
 }
 
 /* Of a kernel that is one of few points (choose_few). */
-static bool has_few(const Kernel *kernel) {
-    int axes = length(kernel->axis);
-    return axes > 0 && kernel->axis[axes - 1].few;
+static bool has_few(const Kernel *kernel, bool inner) {
+    for (int a = 0; a < length(kernel->axis); a++)
+        if (kernel->axis[a].few && kernel->axis[a].inner == inner) return true;
+    return false;
 }
 
 static void choose_shape(CKernel *c) {
@@ -148,7 +149,8 @@ static void choose_shape(CKernel *c) {
     if (across && outer > 0 && axis_typical(kernel, outer - 1) > 1) {
         bool run_is_short = axis_typical(kernel, outer - 1) <= SHORT_RUN;
         int64_t most = run_is_short && !has_guard(kernel) ? NESTED_SHORT : NESTED_INNER;
-        bool by_point = inner_size > most || gathers || c->columns || c->slab || has_few(kernel);
+        bool by_point = inner_size > most || gathers || c->columns || c->slab ||
+                        has_few(kernel, true) || has_few(kernel, false);
         bool arrays = c->inner_count > 0 && (c->split || by_point || heavy);
         c->shape = arrays ? SHAPE_ARRAY : SHAPE_NESTED;
         c->e.lane_axis = outer - 1;
@@ -260,7 +262,8 @@ static void choose_lanes(CKernel *c) {
         if (rows_vary(c)) c->lanes = least(c->lanes, VARYING_ROWS);
         if (c->weave) c->lanes = c->weave;
         if (c->slab) c->lanes = c->slab;
-        if (has_few(kernel)) c->lanes = FEW_LANES;
+        if (has_few(kernel, true)) c->lanes = FEW_LANES;
+        if (has_few(kernel, false)) c->lanes = SEVERAL_ROWS * FEW_POINTS;
     }
     c->e.origin_level = 0;
     c->out_lanes = c->lanes;
@@ -333,7 +336,7 @@ int64_t c_room_of_rows(const CKernel *c) {
     bool varies = false;
     for (int a = kernel->outer_count; a < length(kernel->axis); a++)
         varies |= kernel->axis[a].varies;
-    if (has_few(kernel)) return FEW_POINTS;
+    if (has_few(kernel, true)) return FEW_POINTS;
     if (!varies && c->shape == SHAPE_ROW) return (kernel->inner_size + 63) / 64 * 64;
     if (!varies) return kernel->inner_size;
     int64_t room = TYPICAL_MOST;
@@ -345,7 +348,7 @@ int64_t c_room_of_rows(const CKernel *c) {
  * block, if blocks need not become too small for it. */
 static void keep_columns(CKernel *c) {
     Emit *e = &c->e;
-    if (c->shape != SHAPE_ARRAY || c->split) return;
+    if (c->shape != SHAPE_ARRAY || c->split || has_few(e->kernel, false)) return;
     int64_t *cost = arena_new_array(e->arena, int64_t, e->count + 1);
     int64_t bytes = 0;
     for (int id = 0; id < e->count; id++) {
@@ -428,16 +431,21 @@ static void choose_masks(CKernel *c) {
 
 /* Columns that are folded over rows whose number varies and may be small: what lanes keep in arrays
  * from row to row costs more than the rows then. For few there is another text, whose lanes are
- * so many that they stay in registers. */
+ * so many that they stay in registers. And where the number of columns varies, one for few of
+ * these, whose lanes are those of several rows. */
 static void choose_few(CKernel *c) {
     Kernel *kernel = c->e.kernel;
-    int axis = kernel->outer_count;
-    bool one = c->shape == SHAPE_ARRAY && c->inner_count == 1 && c->reduce_count && !c->split;
-    if (!one || !kernel->axis[axis].varies || has_few(kernel) || !c->e.usage->holes) return;
-    if (c->columns || c->slab || c->weave || kernel_has_scan(kernel) || rows_vary(c)) return;
+    int rows = kernel->outer_count, lane = c->e.lane_axis;
+    bool one = c->shape == SHAPE_ARRAY && c->inner_count == 1 && c->reduce_count;
+    c->several = has_few(kernel, false);
+    if (!one || c->several || has_few(kernel, true) || !c->e.usage->holes) return;
+    if (c->columns || c->slab || c->weave || kernel_has_scan(kernel)) return;
     if (FEW_POINTS * whole_cost(c) > APART_ARITHMETIC || has_halves(kernel) || c->any_stream)
         return;
-    c->few = c_prepare(kernel_of_few(kernel), NULL, false, c->e.usage, c->e.out);
+    if (kernel->axis[rows].varies && !c->split && !rows_vary(c))
+        c->few = c_prepare(kernel_of_few(kernel, rows), NULL, false, c->e.usage, c->e.out);
+    if (kernel->axis[lane].varies && c_may_go_by_several(c))
+        c->few_columns = c_prepare(kernel_of_few(kernel, lane), NULL, false, c->e.usage, c->e.out);
 }
 
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out) {

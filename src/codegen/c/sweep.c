@@ -285,6 +285,40 @@ static const Expr *lanes_condition(const CKernel *c, int pass) {
     return all && c->e.local[all->id].level < c->e.lane_level ? all : NULL;
 }
 
+/* Lanes are the columns of SEVERAL_ROWS rows, or of what is left of them. */
+static void loop_over_several(CKernel *c, int pass, const char *low, const char *high) {
+    Emit *e = &c->e;
+    int axis = e->kernel->outer_count;
+    emit_open(e, "for (int64_t a%d = %s; a%d < %s; a%d += %d)", axis, low, axis, high, axis,
+              SEVERAL_ROWS);
+    emit_line(e, "const int some = %s - a%d < %d ? (int)(%s - a%d) * n : wide;", high, axis,
+              SEVERAL_ROWS, high, axis);
+    emit_declare(e, 1);
+    c->count = "some";
+    c_lane_loop(c, pass);
+    c->count = NULL;
+    emit_close(e);
+}
+
+/* The same, in blocks whose sums are partial. */
+static void loops_over_several(CKernel *c, int pass) {
+    Emit *e = &c->e;
+    int axis = e->kernel->outer_count;
+    const char *low = bound(c, axis, false), *high = bound(c, axis, true);
+    if (!c_sums_in_blocks(c, pass)) {
+        loop_over_several(c, pass, low, high);
+        return;
+    }
+    long long step = SEVERAL_ROWS * ARRAY_SUM_BLOCK;
+    emit_open(e, "for (int64_t block = %s; block < %s; block += %lld)", low, high, step);
+    emit_line(e, "const int64_t stop = block + %lld < %s ? block + %lld : %s;", step, high, step,
+              high);
+    c_array_partials(c, pass, true);
+    loop_over_several(c, pass, "block", "stop");
+    c_array_partials(c, pass, false);
+    emit_close(e);
+}
+
 static void array_loops(CKernel *c, int pass) {
     Emit *e = &c->e;
     int first = e->kernel->outer_count, opened = 0;
@@ -382,6 +416,8 @@ static void loops(CKernel *c, int pass) {
     Mark mark = emit_mark(e);
     if (c->written_out) {
         written_out(c, pass);
+    } else if (c->several) {
+        loops_over_several(c, pass);
     } else if (c->shape == SHAPE_ARRAY) {
         array_loops(c, pass);
     } else if (c->shape == SHAPE_ROW) {
@@ -425,6 +461,8 @@ static void make_arrays(CKernel *c) {
         emit_line(e, "v%u[l] = %s;", queue[i]->id, text_value(e, queue[i]).text);
     emit_close(e);
     emit_forget(e, mark);
+    for (int i = 0; i < length(queue); i++)
+        c_repeat_lanes(c, arena_format(e->arena, "v%u", queue[i]->id));
     for (int i = 0; i < length(queue); i++)
         emit_name(e, queue[i], c_array_element(c, 'v', queue[i]->id));
 }
