@@ -104,8 +104,22 @@ static bool is_stack(CKernel *c) {
            length(kernel_edges(c->e.kernel, axis, c->e.arena)) > 0;
 }
 
-/* Each piece writes a few elements of every row of a block, and the next one those beside them:
- * what the block writes stays in L1 until its lines are full. */
+/* Each lane stores the points of a row of its own, as where columns become rows of 9 to 15. */
+static bool stores_rows(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int64_t stride;
+    Expr *rest;
+    if (c->shape != SHAPE_ARRAY || c->inner_count != 1 || c->reduce_count || c->weave) return false;
+    if (c->columns || c->any_stream) return false;
+    for (int s = 0; s < c->store_count; s++)
+        if (index_linear(c->e.kernel, kernel->store[s].index, c->e.lane_axis, &stride, &rest) &&
+            stride > 1)
+            return true;
+    return false;
+}
+
+/* Each piece, or point, writes a few elements of every row of a block, and the next one those
+ * beside them: what the block writes stays in L1 until its lines are full. */
 static int64_t stack_lanes(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int64_t row = 1; /* never 0 */
@@ -203,7 +217,7 @@ void c_row_in_pieces(CKernel *c, int pass) {
 void c_choose_pieces(CKernel *c) {
     choose_pieces(c, c->e.lane_axis, PIECES_MAX);
     choose_row_pieces(c);
-    if (is_stack(c)) c->lanes = least(c->lanes, stack_lanes(c));
+    if (is_stack(c) || stores_rows(c)) c->lanes = least(c->lanes, stack_lanes(c));
 }
 
 void c_item_in_pieces(CKernel *c) {
