@@ -209,13 +209,17 @@ static void choose_turns(CKernel *c) {
     if (c->shape != SHAPE_NESTED || lane < 1) return;
     if (axis_typical(kernel, lane) < TURN_LANES || axis_typical(kernel, lane - 1) < TURN_LANES)
         return;
+    bool straight = false;
     for (int id = 0; id < count; id++) {
         const Expr *x = kernel->expr[id];
-        if (x->op == EX_load) c->turns |= turns_at(c, x->input[0], (int)x->imm.i);
+        if (x->op != EX_load) continue;
+        bool turns = turns_at(c, x->input[0], (int)x->imm.i);
+        c->turns |= turns, straight |= !turns && expr_uses_axis(x->input[0], lane);
     }
     for (int s = 0; s < c->store_count; s++)
         c->turns |= turns_at(c, kernel->store[s].index, kernel->store[s].buffer);
-    bool cheap = TURN_FEW * whole_cost(c) <= HEAVY_ARITHMETIC; /* each number is compiled */
+    /* Each number is compiled; rows that are read straight are gathered by some of them. */
+    bool cheap = TURN_FEW * whole_cost(c) <= HEAVY_ARITHMETIC && !straight;
     c->turns_few = c->turns && cheap && kernel->axis[lane].varies && !c->inner_count && !c->split;
 }
 
