@@ -199,6 +199,76 @@ static bool flip(Layout *l, const Node *old) {
     return true;
 }
 
+/* Its index and what it adds lie in the same order. */
+static bool scatter(Layout *l, const Node *old) {
+    const Spelling *form = &l->form[old->input[2]->id], *index = &l->form[old->input[1]->id];
+    bool same = form->node && index->node && old->rank == old->input[2]->rank &&
+                !memcmp(form->perm, index->perm, sizeof *form->perm * old->rank);
+    if (!same) return false;
+    Attrs attrs = *old->attrs;
+    attrs.word[ATTR_scatter_add_dim] = form->perm[attrs.word[ATTR_scatter_add_dim]];
+    Node *input[] = {last(l, old->input[0], form->perm), index->node, form->node};
+    set_form(l, old, graph_op(l->graph, old->op, input, 3, &attrs, NULL), form->perm);
+    return true;
+}
+
+/* The next dim from i on that has more than one element, or rank. */
+static int next_dim(const Node *x, int i) {
+    while (i < x->rank && x->size[i] == 1) i++;
+    return i;
+}
+
+/* Dim j of x comes right behind dim i in the last spelling, but for dims of one element. */
+static bool is_behind(const Node *x, const int *perm, int i, int j) {
+    for (int k = 0; k < x->rank; k++)
+        if (x->size[k] != 1 && perm[k] > perm[i] && perm[k] < perm[j]) return false;
+    return perm[i] < perm[j];
+}
+
+/* Dims of x from i on and of y from j on that have as many elements, as few as can be: where they
+ * end. False: those of x are no neighbours in the last spelling. */
+static bool find_group(const Node *x, const int *perm, const Node *y, int *i, int *j) {
+    int last_dim = *i;
+    int64_t of_x = x->size[(*i)++], of_y = y->size[(*j)++];
+    while (of_x != of_y) {
+        int k = of_x < of_y ? next_dim(x, *i) : next_dim(y, *j);
+        if (of_x > of_y) {
+            of_y *= y->size[k], *j = k + 1;
+            continue;
+        }
+        if (!is_behind(x, perm, last_dim, k)) return false;
+        of_x *= x->size[k], *i = k + 1, last_dim = k;
+    }
+    return true;
+}
+
+/* Dims that are merged are neighbours in the last spelling, too: (n, h w, c) of (n, c, h w). Those
+ * of one element stay where they are. */
+static bool reshape(Layout *l, const Node *old) {
+    const Node *x = old->input[0];
+    const int *from = l->form[x->id].perm;
+    int key[CB_MAX_RANK], perm[CB_MAX_RANK], place = 0;
+    if (node_numel(x) == 0) return false;
+    for (int j = next_dim(old, 0), i = next_dim(x, 0); j < old->rank;) {
+        int first = i, begin = j;
+        if (!find_group(x, from, old, &i, &j)) return false;
+        for (int k = begin; k < j; k++) key[k] = from[first];
+        i = next_dim(x, i), j = next_dim(old, j);
+    }
+    int64_t size[CB_MAX_RANK];
+    for (int at = 0; at < CB_MAX_RANK; at++) /* groups in the order of the last spelling */
+        for (int j = next_dim(old, 0); j < old->rank; j = next_dim(old, j + 1)) {
+            if (key[j] != at) continue;
+            while (old->size[place] == 1) place++;
+            perm[j] = place++;
+        }
+    for (int j = 0; j < old->rank; j++)
+        if (old->size[j] == 1) perm[j] = j;
+    reorder(old->size, perm, old->rank, size);
+    set_form(l, old, reshaped(l, l->form[x->id].node, old->rank, size), perm);
+    return true;
+}
+
 /* The user's own transpose costs nothing: only the order of plain changes. */
 static bool permute(Layout *l, const Node *old) {
     const Spelling *form = &l->form[old->input[0]->id];
@@ -215,6 +285,7 @@ static bool keeps_form(Layout *l, const Node *old) {
     OpKind kind = op_info(old->op)->kind;
     if (old->op == OP_convolution) return convolution(l, old);
     if (kind == KIND_POINTWISE) return pointwise(l, old);
+    if (old->op == OP_scatter_add) return scatter(l, old);
     if (!old->input_count || !l->form[old->input[0]->id].node) return false;
     if (kind == KIND_REDUCE) return reduce(l, old);
     switch (old->op) {
@@ -230,6 +301,8 @@ static bool keeps_form(Layout *l, const Node *old) {
         return along_dim(l, old, ATTR_index_select_dim);
     case OP_flip:
         return flip(l, old);
+    case OP_reshape:
+        return reshape(l, old);
     case OP_permute:
         return permute(l, old);
     default:

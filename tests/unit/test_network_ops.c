@@ -90,6 +90,23 @@ static const char *const networks[] = {
     "pad(" TWICE(CONV(IMAGE)) ", [1, 2, 0, 1, 1, 0], 0.5)",
     "conv_transpose2d(" TWICE(CONV(IMAGE)) ", " WEIGHT(200, 776) ", stride=2)",
     "permute(" TWICE(CONV(IMAGE)) ", [3, 1, 0, 2])",
+    "relu(reshape(" TWICE(CONV(IMAGE)) ", [2, 8, 64]) - 0.1)",
+    "amax(reshape(" TWICE(CONV(IMAGE)) ", [2, 8, 4, 2, 2, 4]) * 2, [3, 5])",
+    "sum(reshape(" TWICE(CONV(IMAGE)) ", [16, 8, 8]) * 3, 0)",
+    "neg(reshape(" TWICE(CONV(IMAGE)) ", [2, 8, 1, 8, 1, 8, 1]))",
+    "reshape(permute(reshape(" TWICE(
+        CONV(IMAGE)) ", [2, 2, 4, 8, 8]), [0, 2, 1, 3, 4]), [2, 8, 8, 8])",
+    "reshape(permute(reshape(" TWICE(CONV(IMAGE)) ", [2, 2, 2, 2, 8, 8]), [0, 1, 4, 2, 5, 3]), "
+                                                  "[2, 2, 16, 16]) + 1",
+    "softmax(permute(reshape(" TWICE(CONV(IMAGE)) ", [2, 8, 64]), [0, 2, 1]), 1)",
+    "scatter_add(reshape(slice(x, 0, 0, 80), [2, 8, 5]), 2, to(reshape(" TWICE(
+        CONV(IMAGE)) ", [2, 8, 64]) > 0.0, i64) * 3, reshape(" TWICE(CONV(IMAGE)) ", [2, 8, 64]))",
+    "scatter_add(" IMAGE ", 1, to(" TWICE(CONV(IMAGE)) " > 0.0, i64) * 3, " TWICE(CONV(IMAGE)) ")",
+    "scatter_add(" IMAGE ", 1, to(permute(" TWICE(
+        CONV(IMAGE)) ", [0, 1, 3, 2]) > 0.0, i64) * 3, " TWICE(CONV(IMAGE)) ")",
+    "scatter_add(reshape(slice(x, 0, 0, 80), [2, 8, 5]), 2, reshape(to(arange(0, 1024) > 500, "
+    "i64), [2, 8, 64]), "
+    "reshape(" TWICE(CONV(IMAGE)) ", [2, 8, 64]))",
     "conv1d(conv1d(conv1d(reshape(slice(x, 0, 0, 256), [2, 8, 16]), reshape(slice(w, 0, 0, 64), "
     "[8, 8, 1])), reshape(slice(w, 0, 0, 24), [8, 1, 3]), groups=8), "
     "reshape(slice(w, 0, 0, 128), [8, 8, 2]), stride=3)",
