@@ -197,7 +197,12 @@ static Checkpoint *begin_first(cb_function_n *function, void *user, Tensor *cons
         checkpoint_save(&input->saved, x[i]);
         if (x[i]->history) input->node = tape_retain(tape_node(x[i]));
     }
-    if (!outer || outer->again || checkpoint_nest(outer, checkpoint)) return checkpoint;
+    if (outer && outer->again) { /* the first one is gone: this is part of the other run, too */
+        checkpoint->outer = checkpoint_retain(outer);
+        checkpoint->place = outer->at - 1;
+        return checkpoint;
+    }
+    if (!outer || checkpoint_nest(outer, checkpoint)) return checkpoint;
     checkpoint_release(checkpoint);
     return NULL;
 }

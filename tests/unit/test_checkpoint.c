@@ -178,6 +178,36 @@ static void statistics(void) {
     keep_gradients();
 }
 
+static int counts(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    const Statistics *norm = user;
+    (void)count;
+    cb_no_grad_open();
+    cb_add_(norm->steps, 1.0);
+    cb_no_grad_close();
+    y[0] = cb_batch_norm(cb_exp(x[0]), norm->mean, norm->var, NULL, NULL, true, 0.5, 1e-5);
+    return 1;
+}
+
+static int counts_aside(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count;
+    cb_tensor *h = cb_sin(cb_mul(x[0], w));
+    cb_scope_open(); /* what it gives is gone before gradients come */
+    part(counts, user, h);
+    cb_scope_close();
+    y[0] = cb_exp(h);
+    return 1;
+}
+
+static void nested_and_gone(void) {
+    Statistics norm = {cb_zeros(WIDTH), cb_ones(WIDTH), cb_zeros(WIDTH)};
+    cb_tensor *h = part(counts_aside, &norm, cb_randn(cb_dims(WIDTH, WIDTH)));
+    cb_backward(cb_sum(cb_mul(h, v)), NULL);
+    keep(norm.mean);
+    keep(norm.var);
+    keep(norm.steps);
+    keep_gradients();
+}
+
 static cb_tensor *compiled_layer(cb_tensor *x) {
     return cb_dropout(cb_exp(cb_softmax(cb_matmul(x, w), 1)), 0.25, true);
 }
@@ -286,10 +316,10 @@ static int run(void (*program)(void), bool plain, double *out) {
 
 static void same_as_without(void **state) {
     static double with[ELEMENTS], without[ELEMENTS];
-    void (*program[])(void) = {layers,         back_twice, nested,          draws,
-                               several,        lower,      within,          second_order,
-                               with_hooks,     statistics, compiled_within, compiled_alone,
-                               compiled_breaks};
+    void (*program[])(void) = {layers,          back_twice,     nested,          draws,
+                               several,         lower,          within,          second_order,
+                               with_hooks,      statistics,     compiled_within, compiled_alone,
+                               compiled_breaks, nested_and_gone};
     (void)state;
     for (size_t i = 0; i < sizeof program / sizeof *program; i++) {
         int count = run(program[i], false, with), other = run(program[i], true, without);
