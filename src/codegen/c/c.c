@@ -359,7 +359,7 @@ void c_keep_rows(CKernel *c) {
     for (int id = 0; id < e->count; id++)
         if (e->local[id].cached)
             emit_line(e, "%s row%d[%lld] __attribute__((aligned(64)));",
-                      e->target->type[e->kernel->expr[id]->dtype], id,
+                      c_array_type(c, e->kernel->expr[id]->dtype), id,
                       (long long)(c_room_of_rows(c) * lanes));
 }
 
