@@ -83,6 +83,8 @@ static const GradientRow gradient_rows[] = {
      "convolution(x, w, stride=[2, 1], padding=[1, 0], dilation=[1, 2], groups=2)", SIGNED},
     {OP_convolution, "x: f64[2, 3, 6, 7], w: f64[2, 3, 2, 3]",
      "convolution(x, w, stride=[2, 1], padding=[1, 2], dilation=[1, 2])", SIGNED},
+    {OP_convolution, "x: f64[2, 8, 4, 5], w: f64[3, 8, 3, 2]", /* windows in rows of channels */
+     "convolution(x, w, stride=[2, 1], padding=[1, 0], dilation=[1, 2])", SIGNED},
     {OP_convolution, "x: f64[2, 2, 36], w: f64[2, 2, 34]", /* as many windows are not stored */
      "convolution(x, w, stride=[1], padding=[1], dilation=[1])", SIGNED},
     {OP_convolution, "x: f64[2, 3, 6, 7], w: f64[3, 1, 3, 2]", /* depthwise: a sum for each tap */

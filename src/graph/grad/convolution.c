@@ -3,6 +3,7 @@
  *     y = convolution(x: [N, I, h, w], weight: [O, I / groups, kh, kw])
  *     to x:       conv_transpose(g, weight), as large as x
  *     to weight:  g as [O, N * oh * ow] @ the windows of x as [N * oh * ow, kh * kw * I]
+ *                 of few channels, the windows as [I * kh * kw, N * oh * ow] @ g as [.., O]
  *     or:         convolution(x as [I / groups, groups * N, h, w], g as [O, N, ...]), strides and
  *                 dilations exchanged, cut to the kernel
  *     depthwise:  for each tap of the kernel the sum of g times what it meets of x
@@ -58,6 +59,7 @@ static Node *exchanged(Graph *graph, Node *x) {
 
 /* ---- to the weight, by a product ------------------------------------------------------------- */
 
+enum { FEW_CHANNELS = 8 };
 enum { MOST_COPIES = 32, MOST_COPIES_IN_EAGER = 1 }; /* of an element of x, in its windows */
 
 static bool windows_are_few(const GradConvolution *c) {
@@ -93,6 +95,31 @@ static Node *window_rows(const GradConvolution *c) {
     order.at[2 * n + 1] = 1;
     return node_reshape(c->graph, call_permute(c->graph, windows(c), order), 2,
                         (int64_t[]){rows, columns});
+}
+
+/* x: [N, I, spatial] as [I, kernel, N, out spatial], in rows of the first two, each of which is
+ * read along memory: the rows of the other order begin with channels, too few for a vector. */
+static Node *window_columns(const GradConvolution *c) {
+    int n = c->n;
+    int64_t columns = c->x->size[1], rows = c->x->size[0];
+    cb_dim_list order = {2 * n + 2, {1}};
+    for (int i = 0; i < n; i++) {
+        order.at[1 + i] = 2 + n + i;
+        order.at[2 + n + i] = 2 + i;
+        columns *= c->weight->size[2 + i];
+        rows *= c->g->size[2 + i];
+    }
+    return node_reshape(c->graph, call_permute(c->graph, windows(c), order), 2,
+                        (int64_t[]){columns, rows});
+}
+
+static Node *to_weight_by_columns(const GradConvolution *c) {
+    Graph *graph = c->graph;
+    int64_t outputs = c->weight->size[0];
+    Node *g = channels_moved(graph, c->g, false);
+    g = node_reshape(graph, g, 2, (int64_t[]){node_numel(g) / outputs, outputs});
+    Node *y = call2(graph, OP_matmul, window_columns(c), g);
+    return y ? node_reshape(graph, exchanged(graph, y), c->weight->rank, c->weight->size) : NULL;
 }
 
 static Node *to_weight_by_product(const GradConvolution *c) {
@@ -211,7 +238,9 @@ void grad_convolution(const GradCall *call) {
     for (int k = 0; k < 2; k++) {
         if (!call->wanted[k]) continue;
         bool product = k && c.groups == 1 && windows_are_few(&c);
-        Node *to = product                 ? to_weight_by_product(&c)
+        bool few = c.x->size[1] < FEW_CHANNELS;
+        Node *to = product && few          ? to_weight_by_columns(&c)
+                   : product               ? to_weight_by_product(&c)
                    : k && is_depthwise(&c) ? to_weight_by_sums(&c)
                    : k                     ? to_weight(&c)
                                            : to_data(&c);
