@@ -247,15 +247,16 @@ Kernel *kernel_point(const Kernel *kernel, int axis, int64_t at);
 /* The piece as a kernel that has no other points: its coordinate counts from 0. */
 Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high);
 /* The kernel for so many points along its last axis, an outer one, which becomes an inner one: rows
- * are the outer points. */
-Kernel *kernel_by_rows(const Kernel *kernel, int64_t points);
+ * are the outer points. few: for few points, whose number varies. */
+Kernel *kernel_by_rows(const Kernel *kernel, int64_t points, bool few);
 
 /* The kernel for few points along an axis. */
 Kernel *kernel_of_few(const Kernel *kernel, int axis);
 
 /* Whether axis and the one before it can be walked as one run: every access that varies with both
- * goes on at the end of a row, and nothing else asks for coordinates of both. flat.c. */
-bool kernel_runs_flat(Kernel *kernel, int axis);
+ * goes on at the end of a row, and nothing else asks for coordinates of both. guarded: loads may
+ * have conditions. flat.c. */
+bool kernel_runs_flat(Kernel *kernel, int axis, bool guarded);
 
 /* Points of whole vectors that hold a row along an outer axis. whole.c. */
 int64_t kernel_whole_row(Kernel *kernel, int row);

@@ -89,7 +89,7 @@ static Kernel *piece_of(const Kernel *kernel, int axis, int64_t size, Coordinate
     const bool *live = kernel_live(kernel, arena);
     for (int a = 0; a < length(kernel->axis); a++) {
         kernel_axis(piece, a == axis ? size : kernel->axis[a].size, kernel->axis[a].inner);
-        piece->axis[a].varies = kernel->axis[a].varies;
+        piece->axis[a].varies = kernel->axis[a].varies, piece->axis[a].few = kernel->axis[a].few;
     }
     for (int b = 0; b < length(kernel->buffer); b++) push(arena, piece->buffer, kernel->buffer[b]);
     Expr *coordinate = coordinate_of ? coordinate_of(piece, axis, low, high) : NULL;
@@ -160,13 +160,13 @@ Kernel *kernel_of_few(const Kernel *kernel, int axis) {
     return over;
 }
 
-Kernel *kernel_by_rows(const Kernel *kernel, int64_t points) {
+Kernel *kernel_by_rows(const Kernel *kernel, int64_t points, bool few) {
     Kernel *rows = over_other_axes(kernel);
     int last = length(rows->axis) - 1;
     /* its text is one for many sizes, as that of all is */
     for (int a = 0; a < last; a++) rows->axis[a].varies = true;
     rows->outer_count = last, rows->outer_size /= rows->axis[last].size;
-    rows->axis[last] = (Axis){.size = points, .inner = true};
+    rows->axis[last] = (Axis){.size = points, .inner = true, .varies = few, .few = few};
     rows->inner_size = points;
     return rows;
 }

@@ -23,7 +23,8 @@ static bool is_small_load(const Kernel *kernel, const Expr *e, const DeviceMachi
 bool may_run_flat(const Schedule *s, Kernel *kernel, int last) {
     const DeviceMachine *machine = s->machine;
     return s->options.generate && last > 0 && axis_typical(kernel, last) <= machine->flat_row &&
-           axis_typical(kernel, last - 1) >= machine->short_row && kernel_runs_flat(kernel, last);
+           axis_typical(kernel, last - 1) >= machine->short_row &&
+           kernel_runs_flat(kernel, last, false);
 }
 
 /* Conditions on the coordinate along axis alone turn over between rows, and so they do along both

@@ -111,13 +111,21 @@ static void test_one_less(void **state) {
         }
 }
 
-/* Parts of a result that begin within a row, of each number of elements that a text has. */
+static cb_tensor *mixed(cb_tensor *x) { /* conditions on rows and columns, values of either */
+    cb_tensor *y = cb_sub(cb_roll(x, 1, 1), cb_roll(x, -1, 0));
+    return cb_add(cb_mul(y, cb_slice(x, 1, 0, 1)), cb_slice(x, 0, 0, 1));
+}
+
+/* Parts of a result that begin within a row, of each number of elements that a text has, and of
+ * rows that are one run. */
 static void test_short_rows_in_parts(void **state) {
     (void)state;
     int threads = cb_threads();
     cb_set_threads(3);
     for (int rows = 2; rows < 11; rows++)
         assert_in_range(sweep_columns(transposed, "dynamic=1", 36006, rows, rows + 1, 1), 0, 1);
+    for (int columns = 2; columns < 20; columns += 9)
+        assert_in_range(sweep_columns(mixed, "dynamic=1", columns, 20011, 20012, 1), 0, 1);
     cb_set_threads(threads);
 }
 
@@ -137,11 +145,11 @@ static cb_tensor *slabs(cb_tensor *x) {
     return cb_softmax(cb_reshape(x, cb_dims(7, 11, cb_size(x, 1))), 1);
 }
 
-/* Up to 16 columns, of several rows at a time. */
+/* Up to 16 columns, of several rows at a time, or as one run. */
 static void test_few_columns(void **state) {
     (void)state;
-    cb_function_1 *const function[] = {columns, from_first, slabs};
-    for (int k = 0; k < 3; k++) {
+    cb_function_1 *const function[] = {columns, from_first, slabs, mixed};
+    for (int k = 0; k < 4; k++) {
         cb_function *fast = cb_compile(function[k], "dynamic=1");
         for (int n = 2; n < 20; n++) {
             cb_scope_open();

@@ -19,6 +19,7 @@
  * item. */
 #include "codegen/c/c.h"
 
+#include "base/cpu.h"
 #include "base/round.h"
 #include "codegen/c/kernel.h"
 
@@ -112,7 +113,9 @@ static void count_lanes(CKernel *c, bool chunked) {
         const char *size = emit_size(e, e->kernel->axis[axis].size);
         emit_line(e, "if (run > %s - a%d) run = %s - a%d;", size, axis, size, axis);
     }
-    if (c->edge && c->piece_axis == axis)
+    if (c->columns_vary)
+        emit_line(e, "const int n = run < most ? (int)run : (int)most;");
+    else if (c->edge && c->piece_axis == axis)
         emit_line(e, "int n;"); /* known within a piece */
     else if (c->few)
         count_of_few(c);
@@ -143,7 +146,7 @@ static void turn_few(CKernel *c, const char *size) {
     emit_open(e, "if (rows && %s <= %d)", size, TURN_FEW);
     emit_line(e, "const int64_t low = line, high = line + rows;");
     for (int few = 2; few <= TURN_FEW; few++) {
-        Kernel *kernel = kernel_by_rows(e->kernel, few);
+        Kernel *kernel = kernel_by_rows(e->kernel, few, false);
         CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
         emit_open(e, "if (%s == %d)", size, few);
         if (*size == 'n') emit_line(e, "enum { %s = %d, i%s = %d };", size, few, size + 1, few);
@@ -409,12 +412,46 @@ static void items_of_few_columns(CKernel *c) {
     emit_close(e);
 }
 
+/* Whole rows of few columns are one run. Parts of others before and behind them go by themselves:
+ * no more than low .. high may have been computed that is read here. */
+static void rows_of_few_columns(CKernel *c) {
+    Emit *e = &c->e;
+    const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size), *name = e->kernel->name;
+    emit_open(e, "if (%s > 1 && %s <= %d)", size, size,
+              cpu_level() >= CPU_V4 ? FLAT_COLUMNS : FLAT_NARROW);
+    emit_line(e, "const int64_t first = (low + %s - 1) / %s, last = high / %s;", size, size, size);
+    emit_open(e, "if (first < last)");
+    emit_line(e, "if (low < first * %s) %s(buffer, low, first * %s, pass, slot);", size, name,
+              size);
+    emit_line(e, "if (last * %s < high) %s(buffer, last * %s, high, pass, slot);", size, name,
+              size);
+    for (int i = 0; i < length(c->flat_rows); i++) {
+        CKernel *rows = c->flat_rows[i];
+        const char *from = i ? emit_size(e, c->row_edge[i - 1]) : "first";
+        const char *to = i < length(c->row_edge) ? emit_size(e, c->row_edge[i]) : "last";
+        emit_block(e);
+        emit_line(e, "int64_t low = first > %s ? first : %s;", from, from);
+        emit_line(e, "int64_t high = last < %s ? last : %s;", to, to);
+        emit_open(e, "if (low < high)");
+        rows->e.indent = e->indent;
+        rows->hidden = c->hidden;
+        c_repeat_columns(rows);
+        all_items(rows);
+        emit_close(e);
+        emit_close(e);
+    }
+    emit_line(e, "return;");
+    emit_close(e);
+    emit_close(e);
+}
+
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = c_prepare(kernel, NULL, false, usage, out);
     Emit *e = &c->e;
     usage->strips |= c->strip > 0;
     c_choose_pieces(c);
     c_choose_steps(c);
+    c_choose_flat_rows(c);
     put(out, "\n");
     c_lane_functions(c);
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
@@ -427,6 +464,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_declare_strides(c);
     if (c->columns) c_repeat_columns(c);
     if (c->few_columns) items_of_few_columns(c);
+    if (c->flat_rows) rows_of_few_columns(c);
     all_items(c);
     if (c->any_stream) emit_line(e, "stream_fence();");
     usage->helper[HELPER_stream] |= c->any_stream;

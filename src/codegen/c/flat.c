@@ -35,7 +35,8 @@ enum {
     SLAB_LANES = 16,       /* and whole ones */
     SLAB_PART = 4096,      /* terms of one partial sum */
     VECTOR_BYTES = 64,     /* at the most */
-    LEAST_VECTOR_BYTES = 16
+    LEAST_VECTOR_BYTES = 16,
+    FEW_VECTOR_BYTES = 32
 };
 
 /* ---- choices ----------------------------------------------------------------------------- */
@@ -69,13 +70,27 @@ void c_choose_columns(CKernel *c, bool by_point) {
     Kernel *kernel = c->e.kernel;
     int axis = inner_axis(c);
     if (c->inner_count != 1 || !axis || c->split || axis_typical(kernel, axis - 1) < 2) return;
-    if (kernel->axis[axis].varies) return; /* columns are literal here */
-    int64_t columns = kernel->axis[axis].size;
-    bool registers = !by_point && (columns < FLAT_LEAST || columns == 8);
+    bool few = kernel->axis[axis].few;
+    if (kernel->axis[axis].varies && !few) return; /* columns are literal here, or up to few */
+    int64_t columns = axis_typical(kernel, axis);
+    bool registers = !by_point && !few && (columns < FLAT_LEAST || columns == 8);
     if (columns > FLAT_MOST || registers) return;
-    if (length(kernel_edges(kernel, axis, c->e.arena)) || !kernel_runs_flat(kernel, axis)) return;
+    if (!few && length(kernel_edges(kernel, axis, c->e.arena))) return;
+    if (!kernel_runs_flat(kernel, axis, few)) return;
     c->columns = columns;
     if (!any_flat(c)) c->columns = 0;
+    c->columns_vary = c->columns && few;
+}
+
+/* Their number, as text. */
+static const char *columns_text(CKernel *c) {
+    if (c->columns_vary) return emit_size(&c->e, c->e.kernel->axis[inner_axis(c)].size);
+    return arena_format(c->e.arena, "%lld", (long long)c->columns);
+}
+
+/* Of a block: rows times columns at the most. */
+static int64_t most_elements(const CKernel *c) {
+    return c->columns_vary ? FLAT_ELEMENTS : c->lanes * c->columns;
 }
 
 static bool is_along(const CKernel *c, const Expr *index) {
@@ -83,6 +98,7 @@ static bool is_along(const CKernel *c, const Expr *index) {
 }
 
 int64_t c_flat_lanes(const CKernel *c) {
+    if (c->columns_vary) return FLAT_ELEMENTS / 2; /* of two columns */
     int64_t expanded = 1;
     for (int id = 0; id < length(c->e.kernel->expr); id++) {
         const Expr *x = c->e.kernel->expr[id];
@@ -150,20 +166,25 @@ static const char *expanded(const CKernel *c, const Expr *x) {
 static int64_t stored_at_once(const CKernel *c, const Expr *x) {
     int64_t size = (int64_t)cb_dtype_size(x->dtype), row = c->columns * size;
     int64_t vector = LEAST_VECTOR_BYTES;
+    if (c->columns_vary) return FEW_VECTOR_BYTES / size; /* most fit into a line */
     while (vector < row && vector < VECTOR_BYTES) vector *= 2;
     return round_up(row, vector) / size;
 }
 
 static void declare_expanded(CKernel *c, const Expr *x) {
-    int64_t elements = c->lanes * c->columns + stored_at_once(c, x);
+    int64_t elements = most_elements(c) + stored_at_once(c, x);
     emit_line(&c->e, "%s %s[%lld] __attribute__((aligned(64)));", c_array_type(c, x->dtype),
               expanded(c, x), (long long)elements);
 }
 
 static void store_row(CKernel *c, const Expr *x, const char *value) {
+    long long at_once = (long long)stored_at_once(c, x);
+    if (c->columns_vary)
+        emit_open(&c->e, "for (int i = 0; i < %s; i += %lld)", columns_text(c), at_once);
     emit_directive(&c->e, "#pragma omp simd");
-    emit_line(&c->e, "for (int j = 0; j < %lld; j++) %s[l * %lld + j] = %s;",
-              (long long)stored_at_once(c, x), expanded(c, x), (long long)c->columns, value);
+    emit_line(&c->e, "for (int j = 0; j < %lld; j++) %s[l * %s + %sj] = %s;", at_once,
+              expanded(c, x), columns_text(c), c->columns_vary ? "i + " : "", value);
+    if (c->columns_vary) emit_close(&c->e);
 }
 
 /* Row-level values under these names. */
@@ -184,8 +205,8 @@ static void expand_rows(CKernel *c, Expr *const *row, const Phrase *name) {
 /* The pattern of a value of each column, over so many rows. */
 static void repeat_column(CKernel *c, Expr *x, const char *rows) {
     Emit *e = &c->e;
-    long long columns = (long long)c->columns, whole = (long long)stored_at_once(c, x);
-    const char *array = expanded(c, x);
+    long long whole = (long long)stored_at_once(c, x);
+    const char *array = expanded(c, x), *columns = columns_text(c);
     int axis = inner_axis(c);
     bool flat = e->flat, boundary = e->boundary;
     declare_expanded(c, x);
@@ -195,16 +216,17 @@ static void repeat_column(CKernel *c, Expr *x, const char *rows) {
     emit_collect(e);
     Mark mark = emit_mark(e);
     emit_declare(e, 0);
-    emit_open(e, "for (int64_t a%d = 0; a%d < %lld; a%d++)", axis, axis, columns, axis);
+    emit_open(e, "for (int64_t a%d = 0; a%d < %s; a%d++)", axis, axis, columns, axis);
     emit_declare(e, 1);
     emit_line(e, "%s[a%d] = %s;", array, axis, text_value(e, x).text);
     emit_close(e);
     emit_forget(e, mark);
-    if (whole > columns)
-        emit_line(e, "for (int j = %lld; j < %lld; j++) %s[j] = %s[j - %lld];", columns, whole,
-                  array, array, columns);
+    if (whole > c->columns || c->columns_vary)
+        emit_line(e, "for (int j = %s; j < %s%lld; j++) %s[j] = %s[j - %s];", columns,
+                  c->columns_vary ? arena_format(e->arena, "%s + ", columns) : "", whole, array,
+                  array, columns);
     emit_open(e, "for (int l = 1; l < %s; l++)", rows);
-    store_row(c, x, arena_format(e->arena, "%s[j]", array));
+    store_row(c, x, arena_format(e->arena, c->columns_vary ? "%s[i + j]" : "%s[j]", array));
     emit_close(e);
     e->flat = flat, e->boundary = boundary;
 }
@@ -229,6 +251,13 @@ static void find_arrays(CKernel *c, int pass, Expr ***row, Expr ***column) {
 void c_repeat_columns(CKernel *c) {
     Emit *e = &c->e;
     c->repeated = arena_new_array(e->arena, bool, e->count + 1);
+    const char *most = arena_format(e->arena, "%lld", (long long)c->lanes);
+    if (c->columns_vary) {
+        const char *columns = columns_text(c);
+        emit_line(e, "const int64_t most = %d / %s < %s ? %d / %s : %s;", FLAT_ELEMENTS, columns,
+                  most, FLAT_ELEMENTS, columns, most);
+        most = "most";
+    }
     for (int pass = 0; pass < e->info.pass_count; pass++) {
         Expr **row = NULL, **column = NULL;
         if (!c_is_flat(c, pass)) continue;
@@ -236,8 +265,7 @@ void c_repeat_columns(CKernel *c) {
         for (int i = 0; i < length(column); i++) {
             Expr *x = column[i];
             if (x->axes != 1u << inner_axis(c) || c->repeated[x->id]) continue;
-            repeat_column(c, x,
-                          arena_format(e->arena, "%lld && l < high - low", (long long)c->lanes));
+            repeat_column(c, x, arena_format(e->arena, "%s && l < high - low", most));
             c->repeated[x->id] = true;
         }
     }
@@ -283,11 +311,12 @@ void c_flat_sweep(CKernel *c, int pass) {
     name_arrays(c, column);
     swap_accesses(c);
     c->flat = true;
-    c->origin = arena_format(e->arena, "%s * %lldL", origin, (long long)c->columns);
-    c->out_lanes *= c->columns;
+    const char *columns = columns_text(c);
+    c->origin = arena_format(e->arena, c->columns_vary ? "%s * %s" : "%s * %sL", origin, columns);
+    c->out_lanes = most_elements(c);
     c_collect(c, pass);
     emit_declare(e, 0);
-    emit_line(e, "const int m = n * %lld;", (long long)c->columns);
+    emit_line(e, "const int m = n * %s;", columns);
     c_lane_loop(c, pass);
     emit_close(e);
     emit_forget(e, mark);

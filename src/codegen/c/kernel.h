@@ -51,6 +51,7 @@ struct CKernel {
     bool split;
     int64_t weave;   /* of an ARRAY kernel: rows that lie apart and are walked side by side; or 0 */
     int64_t columns; /* of an ARRAY kernel with flat sweeps: elements of its rows; else 0 */
+    bool columns_vary; /* they are up to so many */
     int64_t slab; /* of an ARRAY kernel that folds rows of so few columns, flat throughout; or 0 */
     bool flat;       /* in such a sweep: lane l is element l of all rows */
     Access *flat_load, *flat_store; /* along the run, by expression and by store */
@@ -67,6 +68,8 @@ struct CKernel {
     Phrase *point_name;    /* written-out inner points: names by point and expression */
     CKernel *few;          /* an ARRAY kernel as it is for few inner points; or NULL */
     CKernel *few_columns;  /* the same for few lanes */
+    CKernel **flat_rows;   /* vec, of a NESTED one: flat ones for rows of few lanes; or NULL */
+    int64_t *row_edge;     /* vec: where one of these ends and the next one begins */
     bool several;          /* it is such a one: lanes are the columns of several rows, */
     const char *count;     /* so many where it is not n */
     CKernel **row_piece;   /* vec, of a ROW kernel: by range of its rows (pieces.c); or NULL */
@@ -102,6 +105,8 @@ enum {
     WIDE_LANES = 4096,     /* most f16 that are converted at a time */
     ARRAY_SUM_BLOCK = 64,  /* terms that one lane of an ARRAY kernel adds up in a row */
     STRIP_TERMS = 16,      /* the same of a ROW kernel in strips */
+    FLAT_COLUMNS = 48,     /* of rows whose length varies, with AVX-512, */
+    FLAT_NARROW = 16,      /* and without */
     TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
     TURN_FEW = 8,          /* of up to so many a run is text */
     SEVERAL_ROWS = 32,     /* of few columns, at a time */
@@ -170,6 +175,7 @@ void c_lanes_in_steps(CKernel *c);
 /* ---- flat sweeps (flat.c) ---- */
 /* by_point: all points of a row at once would cost too much. */
 void c_choose_columns(CKernel *c, bool by_point);
+void c_choose_flat_rows(CKernel *c); /* of a kernel, whose pieces and steps are chosen */
 int64_t c_flat_lanes(const CKernel *c);
 bool c_choose_slab(CKernel *c); /* or lanes along the columns; false: neither */
 bool c_may_go_by_several(const CKernel *c); /* rows, which are folded */

@@ -98,6 +98,7 @@ static bool is_stack(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     int axis = kernel->outer_count;
     bool plain = c->inner_count == 1 && !c->reduce_count && !c->split && !c->any_stream;
+    plain &= !c->columns_vary;
     if (c->shape != SHAPE_ARRAY || !plain || kernel_has_scan(kernel)) return false;
     bool is_short = axis_typical(kernel, axis) <= POINTS_MAX; /* each is compiled */
     return (is_short || kernel_in_short_pieces(c->e.kernel, axis)) &&

@@ -263,10 +263,10 @@ static void choose_lanes(CKernel *c) {
         int64_t lanes = ARRAY_BYTES / (8 * array_count(kernel)) / 64 * 64;
         c->lanes = lanes < 64 ? 64 : lanes > STREAM_LANES ? STREAM_LANES : lanes;
         if (c->columns) c->lanes = least(c->lanes, c_flat_lanes(c));
-        if (rows_vary(c)) c->lanes = least(c->lanes, VARYING_ROWS);
+        if (rows_vary(c) && !c->columns_vary) c->lanes = least(c->lanes, VARYING_ROWS);
         if (c->weave) c->lanes = c->weave;
         if (c->slab) c->lanes = c->slab;
-        if (has_few(kernel, true)) c->lanes = FEW_LANES;
+        if (has_few(kernel, true) && !c->columns) c->lanes = FEW_LANES;
         if (has_few(kernel, false)) c->lanes = SEVERAL_ROWS * FEW_POINTS;
     }
     c->e.origin_level = 0;
@@ -450,6 +450,42 @@ static void choose_few(CKernel *c) {
         c->few = c_prepare(kernel_of_few(kernel, rows), NULL, false, c->e.usage, c->e.out);
     if (kernel->axis[lane].varies && c_may_go_by_several(c))
         c->few_columns = c_prepare(kernel_of_few(kernel, lane), NULL, false, c->e.usage, c->e.out);
+}
+
+/* Loads under a condition on the row, which trap where that leaves out all of a far one. */
+static bool asks_rows(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    uint32_t rows = (1u << kernel->outer_count) - 1;
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *x = kernel->expr[id];
+        bool asks = x->op == EX_load && x->input_count > 1 && c->e.info.expr[id].users;
+        if (asks && x->input[1]->axes & rows) return true;
+    }
+    return false;
+}
+
+/* Rows that are as short as a loop's overhead: where their length varies, and few columns would be
+ * lanes, there is another text that walks whole rows of these as one run. */
+void c_choose_flat_rows(CKernel *c) {
+    Kernel *kernel = c->e.kernel;
+    int lane = c->e.lane_axis;
+    bool nested = c->shape == SHAPE_NESTED && !c->inner_count && lane > 0 && !c->turns;
+    CKernel **made = NULL;
+    if (!nested || c->step_count || c->any_stream || !c->e.usage->holes) return;
+    if (!kernel->axis[lane].varies || has_halves(kernel) || whole_cost(c) > HEAVY_ARITHMETIC)
+        return;
+    Kernel *by_rows = kernel_by_rows(kernel, kernel->axis[lane].size, true);
+    int64_t *edge = lane > 1 ? NULL : kernel_edges(by_rows, 0, c->e.arena);
+    for (int i = 0; i <= length(edge); i++) {
+        int64_t low = i ? edge[i - 1] : 0,
+                high = i < length(edge) ? edge[i] : by_rows->axis[0].size;
+        Kernel *piece = length(edge) ? kernel_piece(by_rows, 0, low, high) : by_rows;
+        CKernel *rows = c_prepare(piece, NULL, false, c->e.usage, c->e.out);
+        if (!rows->columns || asks_rows(rows)) return;
+        push(c->e.arena, made, rows);
+    }
+    c->flat_rows = made;
+    c->row_edge = edge;
 }
 
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out) {
