@@ -43,7 +43,7 @@ int kernel_axis(Kernel *kernel, int64_t size, bool inner) {
 
 int64_t axis_typical(const Kernel *kernel, int axis) {
     const Axis *a = &kernel->axis[axis];
-    if (a->few) return FEW_POINTS;
+    if (a->few && a->varies) return FEW_POINTS;
     return a->varies && a->size > 1 && a->size <= TYPICAL_MOST ? TYPICAL : a->size;
 }
 

@@ -60,7 +60,7 @@ typedef struct Axis {
     int64_t size;
     bool inner;
     bool varies; /* other kernels that differ in sizes alone have another one (axis_typical) */
-    bool few;    /* the same, of up to FEW_POINTS points */
+    bool few;    /* the same, of up to FEW_POINTS points; where it does not vary, of so many */
 } Axis;
 
 typedef enum __attribute__((packed)) BufferRole { BUFFER_IN, BUFFER_OUT, BUFFER_INOUT } BufferRole;
@@ -250,8 +250,9 @@ Kernel *kernel_range(const Kernel *kernel, int axis, int64_t low, int64_t high);
  * are the outer points. few: for few points, whose number varies. */
 Kernel *kernel_by_rows(const Kernel *kernel, int64_t points, bool few);
 
-/* The kernel for few points along an axis. */
+/* The kernel for few points along an axis; or for so many. */
 Kernel *kernel_of_few(const Kernel *kernel, int axis);
+Kernel *kernel_of_points(const Kernel *kernel, int axis, int64_t points);
 
 /* Whether axis and the one before it can be walked as one run: every access that varies with both
  * goes on at the end of a row, and nothing else asks for coordinates of both. guarded: loads may

@@ -160,6 +160,13 @@ Kernel *kernel_of_few(const Kernel *kernel, int axis) {
     return over;
 }
 
+Kernel *kernel_of_points(const Kernel *kernel, int axis, int64_t points) {
+    Kernel *over = over_other_axes(kernel);
+    over->inner_size = over->inner_size / over->axis[axis].size * points;
+    over->axis[axis] = (Axis){.size = points, .inner = true, .few = true};
+    return over;
+}
+
 Kernel *kernel_by_rows(const Kernel *kernel, int64_t points, bool few) {
     Kernel *rows = over_other_axes(kernel);
     int last = length(rows->axis) - 1;

@@ -162,6 +162,25 @@ static void test_few_columns(void **state) {
     }
 }
 
+static cb_tensor *norms(cb_tensor *x) { return cb_sum(cb_mul(x, x), 1); }
+
+/* Many of which each is a lane: two texts for all, literal lengths or not. */
+static void test_short_rows(void **state) {
+    (void)state;
+    cb_function_1 *const function[] = {norms, softmax};
+    for (int k = 0; k < 2; k++) {
+        cb_function *fast = cb_compile(function[k], "dynamic=1");
+        for (int n = 2; n < 10; n++) {
+            cb_scope_open();
+            cb_tensor *x = wave(5003, n);
+            expect_tensor(cb_call(fast, x), function[k](x), 2e-5, 2e-5);
+            cb_scope_close();
+        }
+        assert_in_range(cb_stats(fast).compiled, 0, 1);
+        cb_function_free(fast);
+    }
+}
+
 /* Rows of GPT-2's width: one thread's work each, whether 8 of them are there, 11 or 16. */
 static void test_wide_rows(void **state) {
     (void)state;
@@ -310,6 +329,7 @@ int main(void) {
         cmocka_unit_test(test_short_rows_in_parts),
         cmocka_unit_test(test_few_rows),
         cmocka_unit_test(test_few_columns),
+        cmocka_unit_test(test_short_rows),
     };
     return run_counted(tests);
 }

@@ -139,6 +139,12 @@ static void end_before(CKernel *c, int64_t edge) {
 static Mark open_items(CKernel *c, bool chunked);
 static void close_items(CKernel *c, Mark mark);
 
+/* A text for one number, which is literal in it. */
+static void open_length(Emit *e, const char *size, int length) {
+    emit_open(e, "if (%s == %d)", size, length);
+    if (*size == 'n') emit_line(e, "enum { %s = %d, i%s = %d };", size, length, size + 1, length);
+}
+
 /* Whole rows of a few columns, whose number varies: for each number a loop with lanes across the
  * rows, in which it is literal. Along such rows a loop would take as long as 16 elements do. */
 static void turn_few(CKernel *c, const char *size) {
@@ -148,8 +154,7 @@ static void turn_few(CKernel *c, const char *size) {
     for (int few = 2; few <= TURN_FEW; few++) {
         Kernel *kernel = kernel_by_rows(e->kernel, few, false);
         CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
-        emit_open(e, "if (%s == %d)", size, few);
-        if (*size == 'n') emit_line(e, "enum { %s = %d, i%s = %d };", size, few, size + 1, few);
+        open_length(e, size, few);
         rows->e.indent = e->indent;
         rows->hidden = c->hidden;
         Mark mark = open_items(rows, false);
@@ -445,6 +450,23 @@ static void rows_of_few_columns(CKernel *c) {
     emit_close(e);
 }
 
+/* Rows that are folded, each a lane, of lengths that compilers take apart in registers. */
+static void rows_by_length(CKernel *c) {
+    Emit *e = &c->e;
+    int axis = e->kernel->outer_count;
+    const char *size = emit_size(e, e->kernel->axis[axis].size);
+    for (int points = 2; points <= LENGTH_MOST; points += points < 4 ? 1 : 4) {
+        Kernel *kernel = kernel_of_points(e->kernel, axis, points);
+        CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
+        open_length(e, size, points);
+        rows->e.indent = e->indent;
+        rows->hidden = c->hidden;
+        all_items(rows);
+        emit_line(e, "return;");
+        emit_close(e);
+    }
+}
+
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     CKernel *c = c_prepare(kernel, NULL, false, usage, out);
     Emit *e = &c->e;
@@ -452,6 +474,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_choose_pieces(c);
     c_choose_steps(c);
     c_choose_flat_rows(c);
+    c_choose_lengths(c);
     put(out, "\n");
     c_lane_functions(c);
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
@@ -465,6 +488,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     if (c->columns) c_repeat_columns(c);
     if (c->few_columns) items_of_few_columns(c);
     if (c->flat_rows) rows_of_few_columns(c);
+    if (c->by_length) rows_by_length(c);
     all_items(c);
     if (c->any_stream) emit_line(e, "stream_fence();");
     usage->helper[HELPER_stream] |= c->any_stream;

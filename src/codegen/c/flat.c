@@ -50,7 +50,7 @@ static bool any_flat(const CKernel *c) {
 }
 
 /* Kept rows lie point by point, as they are folded. */
-static bool keeps_any(const CKernel *c) {
+bool c_keeps_any(const CKernel *c) {
     for (int id = 0; id < c->e.count; id++)
         if (c->e.local[id].cached) return true;
     return false;
@@ -58,7 +58,7 @@ static bool keeps_any(const CKernel *c) {
 
 bool c_is_flat(const CKernel *c, int pass) {
     bool stores = false;
-    if (!c->columns || keeps_any(c)) return false;
+    if (!c->columns || c_keeps_any(c)) return false;
     for (int r = 0; r < length(c->e.info.reduce); r++)
         if (c_reduces_in(c, r, pass)) return false;
     for (int s = 0; s < c->store_count; s++) stores |= c_stores_in(c, s, pass);
@@ -71,7 +71,8 @@ void c_choose_columns(CKernel *c, bool by_point) {
     int axis = inner_axis(c);
     if (c->inner_count != 1 || !axis || c->split || axis_typical(kernel, axis - 1) < 2) return;
     bool few = kernel->axis[axis].few;
-    if (kernel->axis[axis].varies && !few) return; /* columns are literal here, or up to few */
+    if (few && length(c->e.info.reduce)) return;  /* nor does what they are folded to go flat */
+    if (kernel->axis[axis].varies != few) return; /* columns are literal here, or up to few */
     int64_t columns = axis_typical(kernel, axis);
     bool registers = !by_point && !few && (columns < FLAT_LEAST || columns == 8);
     if (columns > FLAT_MOST || registers) return;

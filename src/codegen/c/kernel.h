@@ -69,6 +69,7 @@ struct CKernel {
     CKernel *few;          /* an ARRAY kernel as it is for few inner points; or NULL */
     CKernel *few_columns;  /* the same for few lanes */
     CKernel **flat_rows;   /* vec, of a NESTED one: flat ones for rows of few lanes; or NULL */
+    bool by_length;        /* there are texts for some lengths of its rows */
     int64_t *row_edge;     /* vec: where one of these ends and the next one begins */
     bool several;          /* it is such a one: lanes are the columns of several rows, */
     const char *count;     /* so many where it is not n */
@@ -109,6 +110,8 @@ enum {
     FLAT_NARROW = 16,      /* and without */
     TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
     TURN_FEW = 8,          /* of up to so many a run is text */
+    LENGTH_MOST = 8,       /* of rows that are taken apart: of 2, 3, 4 and 8, */
+    LENGTH_POINTS = 17,    /* so many points in all */
     SEVERAL_ROWS = 32,     /* of few columns, at a time */
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500  /* in its functions: more become calls */
@@ -175,6 +178,8 @@ void c_lanes_in_steps(CKernel *c);
 /* ---- flat sweeps (flat.c) ---- */
 /* by_point: all points of a row at once would cost too much. */
 void c_choose_columns(CKernel *c, bool by_point);
+void c_choose_lengths(CKernel *c);
+bool c_keeps_any(const CKernel *c); /* rows for a later sweep */
 void c_choose_flat_rows(CKernel *c); /* of a kernel, whose pieces and steps are chosen */
 int64_t c_flat_lanes(const CKernel *c);
 bool c_choose_slab(CKernel *c); /* or lanes along the columns; false: neither */

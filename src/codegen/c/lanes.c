@@ -134,6 +134,8 @@ bool c_gathers_rows(Kernel *kernel, bool folds, int64_t point_cost) {
     if (!folds && point_cost <= CHEAP_POINT) return false;
     bool by_lane = kernel->outer_count > 0 && last >= kernel->outer_count;
     if (!by_lane || kernel_has_scan(kernel)) return false;
+    const Axis *points = &kernel->axis[last];
+    if (points->few && !points->varies) return false; /* of lengths that are taken apart */
     for (int id = 0, count = length(kernel->expr); id < count; id++) {
         const Expr *x = kernel->expr[id];
         if (x->op != EX_load) continue;

@@ -128,7 +128,8 @@ static void choose_scans(CKernel *c, int64_t cost) {
 /* Of a kernel that is one of few points (choose_few). */
 static bool has_few(const Kernel *kernel, bool inner) {
     for (int a = 0; a < length(kernel->axis); a++)
-        if (kernel->axis[a].few && kernel->axis[a].inner == inner) return true;
+        if (kernel->axis[a].few && kernel->axis[a].varies && kernel->axis[a].inner == inner)
+            return true;
     return false;
 }
 
@@ -446,10 +447,24 @@ static void choose_few(CKernel *c) {
     if (c->columns || c->slab || c->weave || kernel_has_scan(kernel)) return;
     if (FEW_POINTS * whole_cost(c) > APART_ARITHMETIC || has_halves(kernel) || c->any_stream)
         return;
-    if (kernel->axis[rows].varies && !c->split && !rows_vary(c))
-        c->few = c_prepare(kernel_of_few(kernel, rows), NULL, false, c->e.usage, c->e.out);
+    if (kernel->axis[rows].varies && !c->split) {
+        CKernel *few = c_prepare(kernel_of_few(kernel, rows), NULL, false, c->e.usage, c->e.out);
+        /* rows that lie are gathered in both */
+        if (!rows_vary(c) || c_keeps_any(few)) c->few = few;
+    }
     if (kernel->axis[lane].varies && c_may_go_by_several(c))
         c->few_columns = c_prepare(kernel_of_few(kernel, lane), NULL, false, c->e.usage, c->e.out);
+}
+
+/* Rows of a few points, each a lane, whose number varies: for some numbers, which compilers take
+ * apart in registers, there are texts in which they are literal. */
+void c_choose_lengths(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    bool rows = c->shape == SHAPE_ARRAY && c->inner_count == 1 && !c->split && !c->any_stream;
+    if (!rows || !c->e.usage->holes || !kernel->axis[kernel->outer_count].varies) return;
+    if (c->columns || c->slab || has_halves(kernel) || has_guard(kernel)) return;
+    bool cheap = LENGTH_POINTS * whole_cost(c) <= HEAVY_ARITHMETIC;
+    c->by_length = cheap && rows_vary(c);
 }
 
 /* Loads under a condition on the row, which trap where that leaves out all of a far one. */
