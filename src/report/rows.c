@@ -175,13 +175,15 @@ void report_memory(const Executable *executable, Buffer *out) {
 
 const char *report_source(const char *source, const Kernel *kernel, Arena *arena) {
     size_t name = strlen(kernel->name);
-    const char *at = source;
-    while ((at = strstr(at, kernel->name)) && at[name] != '(') at += name;
+    const char *at = source, *begin = NULL;
+    for (; (at = strstr(at, kernel->name)) && at[name] != '('; at += name)
+        if (!begin && !strncmp(at + name, "_all(", 5)) begin = at; /* of which it is a part */
     if (!at) return NULL;
-    while (at[-1] != '\n') at--; /* there are lines before it, and it ends as all functions do */
-    size_t bytes = (size_t)(strstr(at, "\n}\n") + 3 - at);
+    if (!begin) begin = at;
+    while (begin[-1] != '\n') begin--; /* there are lines before it; it ends as functions do */
+    size_t bytes = (size_t)(strstr(at, "\n}\n") + 3 - begin);
     char *text = arena_alloc(arena, bytes + 1);
-    memcpy(text, at, bytes);
+    memcpy(text, begin, bytes);
     text[bytes] = '\0';
     return text;
 }

@@ -417,36 +417,50 @@ static void items_of_few_columns(CKernel *c) {
     emit_close(e);
 }
 
-/* Whole rows of few columns are one run. Parts of others before and behind them go by themselves:
- * no more than low .. high may have been computed that is read here. */
-static void rows_of_few_columns(CKernel *c) {
+static void open_function(CKernel *c, const char *kind, const char *suffix) {
     Emit *e = &c->e;
-    const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size), *name = e->kernel->name;
-    emit_open(e, "if (%s > 1 && %s <= %d)", size, size,
-              cpu_level() >= CPU_V4 ? FLAT_COLUMNS : FLAT_NARROW);
+    emit_open(e, "%s %s%s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
+              kind, e->kernel->name, suffix);
+    hole_declare(e->usage->holes, length(e->kernel->buffer), e->out);
+    bind_buffers(c);
+}
+
+/* One of the texts for rows of few columns, of those among first .. last that are its. */
+static void items_of_flat_rows(CKernel *c, int i) {
+    Emit *e = &c->e;
+    CKernel *rows = c->flat_rows[i];
+    const char *from = i ? emit_size(e, c->row_edge[i - 1]) : "first";
+    const char *to = i < length(c->row_edge) ? emit_size(e, c->row_edge[i]) : "last";
+    emit_block(e);
+    emit_line(e, "int64_t low = first > %s ? first : %s;", from, from);
+    emit_line(e, "int64_t high = last < %s ? last : %s;", to, to);
+    emit_open(e, "if (low < high)");
+    rows->e.indent = e->indent;
+    c_repeat_columns(rows);
+    all_items(rows);
+    emit_close(e);
+    emit_close(e);
+}
+
+/* The kernel, where whole rows of few columns are one run. Parts of others before and behind them
+ * go by themselves: no more than low .. high may have been computed that is read here. Everything
+ * else is in a function of its own, whose registers are for the loops over long rows. */
+static void kernel_of_flat_rows(CKernel *c) {
+    Emit *e = &c->e;
+    const char *name = e->kernel->name;
+    open_function(c, "void", "");
+    const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
+    int most = cpu_level() >= CPU_V4 ? FLAT_COLUMNS : FLAT_NARROW;
     emit_line(e, "const int64_t first = (low + %s - 1) / %s, last = high / %s;", size, size, size);
-    emit_open(e, "if (first < last)");
-    emit_line(e, "if (low < first * %s) %s(buffer, low, first * %s, pass, slot);", size, name,
+    emit_open(e, "if (%s > 1 && %s <= %d && first < last)", size, size, most);
+    emit_line(e, "if (low < first * %s) %s_all(buffer, low, first * %s, pass, slot);", size, name,
               size);
-    emit_line(e, "if (last * %s < high) %s(buffer, last * %s, high, pass, slot);", size, name,
+    emit_line(e, "if (last * %s < high) %s_all(buffer, last * %s, high, pass, slot);", size, name,
               size);
-    for (int i = 0; i < length(c->flat_rows); i++) {
-        CKernel *rows = c->flat_rows[i];
-        const char *from = i ? emit_size(e, c->row_edge[i - 1]) : "first";
-        const char *to = i < length(c->row_edge) ? emit_size(e, c->row_edge[i]) : "last";
-        emit_block(e);
-        emit_line(e, "int64_t low = first > %s ? first : %s;", from, from);
-        emit_line(e, "int64_t high = last < %s ? last : %s;", to, to);
-        emit_open(e, "if (low < high)");
-        rows->e.indent = e->indent;
-        rows->hidden = c->hidden;
-        c_repeat_columns(rows);
-        all_items(rows);
-        emit_close(e);
-        emit_close(e);
-    }
+    for (int i = 0; i < length(c->flat_rows); i++) items_of_flat_rows(c, i);
     emit_line(e, "return;");
     emit_close(e);
+    emit_line(e, "%s_all(buffer, low, high, pass, slot);", name);
     emit_close(e);
 }
 
@@ -478,21 +492,19 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     put(out, "\n");
     c_lane_functions(c);
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
-    emit_open(e, "void %s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
-              kernel->name);
-    hole_declare(usage->holes, length(kernel->buffer), out);
-    bind_buffers(c);
+    bool apart = c->flat_rows != NULL;
+    open_function(c, apart ? "static __attribute__((noinline)) void" : "void", apart ? "_all" : "");
     c_keep_rows(c);
     c_hide_run(c);
     c_declare_strides(c);
     if (c->columns) c_repeat_columns(c);
     if (c->few_columns) items_of_few_columns(c);
-    if (c->flat_rows) rows_of_few_columns(c);
     if (c->by_length) rows_by_length(c);
     all_items(c);
     if (c->any_stream) emit_line(e, "stream_fence();");
     usage->helper[HELPER_stream] |= c->any_stream;
     emit_close(e);
+    if (apart) kernel_of_flat_rows(c);
     return arithmetic(c) * vectors_at_once(c) > HEAVY_ARITHMETIC;
 }
 
