@@ -149,12 +149,12 @@ bool c_gathers_rows(Kernel *kernel, bool folds, int64_t point_cost) {
 }
 
 /* gcc reads several loads whose lanes lie the same power of two apart as all that lies between, of
- * which it picks the elements: of columns of 1,024 thousands of instructions. Where a group is a
- * few vectors that pays, unless an ARRAY's loads are of one point each. Of a number that it does
- * not know it gathers. */
+ * which it picks the elements: of columns of 1,024 thousands of instructions; and for one of them
+ * it makes no vectors of the loop at all. Where a group is a few vectors it pays, unless an ARRAY's
+ * loads are of one point each. Of a number that it does not know it gathers. */
 static bool hides_stride(const CKernel *c, int64_t stride, int together) {
     if (!together || stride_varies(c->e.kernel, stride)) return false;
-    return stride <= 16 ? c->shape == SHAPE_ARRAY : together > 1;
+    return stride > 16 || c->shape == SHAPE_ARRAY;
 }
 
 /* Most loads, or stores, with this stride of one buffer. */
