@@ -79,9 +79,9 @@ CB_API void cb_remove_hook(cb_tensor *x, int number); /* nothing where it is gon
  * as they go through. So a network's activations cost the memory of one layer, and its forward pass
  * twice the time. Gradients and all else are as without: by parameters that it finds, gradients of
  * gradients, hooks, going back twice. Checkpoints nest; without anything that requires a gradient,
- * and between cb_no_grad_open and _close, it is a call and nothing else. In a compiled function it
- * says what is not to be saved for gradients that come from outside; those of a cb_backward in the
- * same graph read what the plan keeps.
+ * and between cb_no_grad_open and _close, it is a call and nothing else. In a compiled function the
+ * graph computes it again for the gradients, whether they come from outside or from a cb_backward
+ * in the same graph.
  *
  *     static int layer(cb_tensor *const *x, int n, cb_tensor **y, void *user);
  *     h = cb_checkpoint(layer, weights, &h, 1);
