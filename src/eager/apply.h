@@ -24,6 +24,13 @@ Tensor *apply_into(Tensor *target, Op op, const cb_operand *input, int input_cou
 bool norm_moves(Op op, const Attrs *attrs, int i);
 Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs);
 bool norm_statistics(Op op, Tensor *x, Tensor **mean, Tensor **var);
+/* Around all that moves statistics: a scope in which nothing is remembered, and whose reads no
+ * checkpoint is held to. False: a checkpoint's function runs again, and they have moved. */
+typedef struct NormMove {
+    struct Checkpoint *checkpoint; /* the thread's */
+} NormMove;
+bool norm_move_begin(NormMove *move);
+void norm_move_end(const NormMove *move);
 Tensor *apply_call(Op op, const cb_operand *input, int input_count, const Attrs *attrs);
 
 /* A call of the user's, with handles in input, which become tensors, and for the result; of two

@@ -41,20 +41,30 @@ static bool move(Tensor *value, Tensor *towards, double momentum) {
     return (cb_assign)(value, op_lerp(value, towards, momentum));
 }
 
+bool norm_move_begin(NormMove *move) {
+    if (checkpoint_is_again()) return false;
+    move->checkpoint = checkpoint_set(NULL); /* what is computed does not depend on them */
+    cb_scope_open();
+    cb_no_grad_open(); /* statistics are no part of what is differentiated */
+    return true;
+}
+
+void norm_move_end(const NormMove *move) {
+    cb_no_grad_close();
+    cb_scope_close();
+    checkpoint_set(move->checkpoint);
+}
+
 Tensor *norm_moved(Tensor *y, Op op, const cb_operand *input, const Attrs *attrs) {
     Tensor *running_mean = input[MEAN].tensor, *running_var = input[VAR].tensor, *mean, *var;
     const Tracer *tracer = tracer_current();
     bool moves = attrs->word[ATTR_batch_norm_training] && running_mean; /* both, or none */
-    if (!y || !moves || (tracer && tracer->whole_calls) || checkpoint_is_again()) return y;
-    if (cb_numel(input[0].tensor) == 0) return y;
-    struct Checkpoint *checkpoint = checkpoint_set(NULL); /* y does not depend on them */
+    NormMove now;
+    if (!y || !moves || (tracer && tracer->whole_calls)) return y;
+    if (cb_numel(input[0].tensor) == 0 || !norm_move_begin(&now)) return y;
     double momentum = attr_float(attrs, ATTR_batch_norm_momentum);
-    cb_scope_open();
-    cb_no_grad_open(); /* statistics are no part of what is differentiated */
     bool moved = norm_statistics(op, input[0].tensor, &mean, &var) &&
                  move(running_mean, mean, momentum) && move(running_var, var, momentum);
-    cb_no_grad_close();
-    cb_scope_close();
-    checkpoint_set(checkpoint);
+    norm_move_end(&now);
     return moved ? y : NULL;
 }

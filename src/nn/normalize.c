@@ -25,17 +25,24 @@ static bool average(Tensor *value, Tensor *batch, Tensor *batches) {
     return (cb_assign)(value, op_add(cb_operand_tensor(value), cb_operand_tensor(step)));
 }
 
-/* PyTorch's instance norm does not count its batches, and stays where it is without a momentum. */
-static bool count_batch(Module *self, Tensor *x) {
+static bool count_one(const Module *self, Tensor *x) {
     Tensor *mean = layer_own(self, RUNNING_MEAN), *var = layer_own(self, RUNNING_VAR);
     Tensor *batches = layer_own(self, BATCHES), *batch_mean, *batch_var;
-    if (self->op == OP_instance_norm) return true;
     Tensor *next = op_add(cb_operand_tensor(batches), cb_operand_int(1));
     bool moves = attr_float(&self->attrs, ATTR_batch_norm_momentum) < 0 && cb_numel(x) > 0;
     if (moves && !(norm_statistics(self->op, x, &batch_mean, &batch_var) &&
                    average(mean, batch_mean, next) && average(var, batch_var, next)))
         return false;
     return (cb_assign)(batches, next);
+}
+
+/* PyTorch's instance norm does not count its batches, and stays where it is without a momentum. */
+static bool count_batch(const Module *self, Tensor *x) {
+    NormMove move;
+    if (self->op == OP_instance_norm || !norm_move_begin(&move)) return true;
+    bool done = count_one(self, x);
+    norm_move_end(&move);
+    return done;
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
 
-enum { LAYERS = 4, MOST = 12, ELEMENTS = 4096 };
+enum { LAYERS = 4, MOST = 16, ELEMENTS = 4096 };
 
 static int hooked;
 static cb_tensor *left[MOST]; /* of a program: to compare */
@@ -168,13 +168,30 @@ static int normalizes(cb_tensor *const *x, int count, cb_tensor **y, void *user)
     return 1;
 }
 
+static int forward(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count;
+    y[0] = cb_forward(user, cb_mul(x[0], w));
+    return 1;
+}
+
 static void statistics(void) {
     Statistics norm = {cb_zeros(WIDTH), cb_ones(WIDTH), cb_zeros(CB_NO_DIMS)};
-    cb_tensor *h = part(normalizes, &norm, cb_randn(cb_dims(WIDTH, WIDTH)));
-    cb_backward(cb_sum(cb_mul(h, v)), NULL);
+    cb_tensor *x = cb_randn(cb_dims(WIDTH, WIDTH)), *h = part(normalizes, &norm, x);
     keep(norm.mean);
     keep(norm.var);
     keep(norm.steps);
+    cb_module *net[2];
+    for (int i = 0; i < 2; i++) { /* with a momentum, and the mean over all batches */
+        net[i] = cb_nn_batch_norm1d(WIDTH, 1e-5, i ? -1 : 0.1);
+        h = part(forward, net[i], part(forward, net[i], h)); /* as two batches */
+        keep(cb_module_get(net[i], "running_mean"));
+        keep(cb_module_get(net[i], "running_var"));
+    }
+    cb_backward(cb_sum(cb_mul(h, v)), NULL);
+    for (int i = 0; i < 2; i++) {
+        keep(cb_module_get(net[i], "num_batches_tracked")); /* once, not in the other run */
+        cb_module_free(net[i]);
+    }
     keep_gradients();
 }
 
