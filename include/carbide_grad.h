@@ -87,9 +87,12 @@ CB_API void cb_remove_hook(cb_tensor *x, int number); /* nothing where it is gon
  *     h = cb_checkpoint(layer, weights, &h, 1);
  *
  * user, and tensors that the function finds, must live until gradients come no more. It returns: it
- * throws no exception and does not leave by longjmp. When it runs again it does the same ops in the
- * same order, or going back is an error that names both; so is a tensor from outside that it reads,
- * and that was written to since. What it did besides is not done twice: writes in place to tensors
+ * throws no exception and does not leave by longjmp. When it runs again, what gradients go through
+ * is the same ops in the same order, with the same numbers, on the same elements, or going back is
+ * an error that names both; so is a tensor from outside that it reads, and that was written to
+ * since, even for a new value of itself (cb_assign(n, cb_add(n, 1)); cb_add_(n, 1) is no read).
+ * What goes into no gradient may differ, and where compiled functions run inside, whose last bits
+ * may, elements are not compared. What it did besides is not done twice: writes in place to tensors
  * from before the call, running statistics (which PyTorch moves twice), gradients that it adds to
  * leaves, hooks that it registers, whose numbers it is given again. Writes through pointers,
  * effects of operations of your own and whatever compiled functions inside of it write to are.

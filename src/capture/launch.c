@@ -90,6 +90,7 @@ static bool run_with(const Entry *entry, Tensor *const *value, const int64_t *ar
 static bool values_read(const Entry *entry, Tensor *const *value) {
     Set written = {0};
     bool done = true;
+    checkpoint_runs_graph();
     for (int i = 0; i < entry->mutated_count && done; i++) {
         const Storage *storage = value[entry->mutated[i]]->storage;
         checkpoint_writes(storage);

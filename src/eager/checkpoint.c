@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "op/custom.h"
+#include "tensor/read.h"
 #include "tensor/tracer.h"
 
 #include <string.h>
@@ -220,6 +221,10 @@ static void fail_changed(const Checkpoint *checkpoint, const CheckpointRead *rea
          what, of, by);
 }
 
+void checkpoint_runs_graph(void) {
+    for (Checkpoint *c = checkpoint_current(); c; c = c->outer) c->graphs = true;
+}
+
 bool checkpoint_reads_hold(const Checkpoint *checkpoint) {
     for (int i = 0; i < checkpoint->read_count; i++) {
         const CheckpointRead *read = &checkpoint->read[i];
@@ -253,6 +258,63 @@ bool checkpoint_is_again(void) {
     const Checkpoint *checkpoint = checkpoint_current();
     while (checkpoint && !checkpoint->again) checkpoint = checkpoint->outer;
     return checkpoint;
+}
+
+/* ---- elements ---------------------------------------------------------------------------------
+ *
+ * What a gradient goes through is computed from the operands of records, and those are as they were
+ * where the records are, except for what no gradient goes through: a mask, noise, data. Whatever
+ * computed them is no record, so it is their elements that are held against the first run's. */
+
+/* In pieces, so that it does not matter how the elements lie. */
+static bool digest_bytes(void *user, const void *bytes, size_t count) {
+    enum { PIECE = 1 << 14 };
+    uint64_t *digest = user;
+    for (size_t done = 0; done < count; done += PIECE) {
+        size_t piece = count - done < PIECE ? count - done : PIECE;
+        *digest = hash_bytes((const char *)bytes + done, piece, *digest);
+    }
+    return true;
+}
+
+/* Never 0, but where they could not be read. */
+static uint64_t digest_of(const Tensor *x) {
+    uint64_t digest = 0;
+    return tensor_hand_over(x, digest_bytes, &digest) ? digest | 1 : 0;
+}
+
+void checkpoint_note(Saved *saved, const Tensor *x) {
+    const Checkpoint *checkpoint = checkpoint_current(), *born = checkpoint_of(x->storage);
+    bool followed = x->history && (!born || storage_version(x->storage) == 0);
+    if (checkpoint->again || followed) return;
+    if (born) {
+        saved->digest = digest_of(x);
+        return;
+    }
+    saved->serial = x->storage->serial;
+    saved->offset = x->offset;
+    memcpy(saved->stride, x->stride, sizeof saved->stride);
+}
+
+static bool may_be_approximate(const Checkpoint *checkpoint) {
+    while (checkpoint && !checkpoint->graphs) checkpoint = checkpoint->outer;
+    return checkpoint;
+}
+
+/* Of sizes that are the same. */
+static bool has_same_elements(const Checkpoint *checkpoint, const Saved *saved, const Tensor *x) {
+    if (may_be_approximate(checkpoint)) return true;
+    if (saved->digest) return digest_of(x) == saved->digest;
+    if (!saved->serial) return true;
+    Tensor first = *x;
+    first.offset = saved->offset;
+    memcpy(first.stride, saved->stride, sizeof first.stride);
+    if (x->storage->serial == saved->serial && x->offset == first.offset &&
+        !memcmp(x->stride, first.stride, sizeof *x->stride * x->rank))
+        return true; /* checkpoint_reads_hold */
+    const int *seat = seat_of(checkpoint, saved->serial);
+    first.storage = *seat ? checkpoint->read[*seat - 1].storage : NULL;
+    return first.storage && first.device == saved->meta.device && digest_of(&first) == digest_of(x);
 }
 
 /* ---- another run ----------------------------------------------------------------------------- */
@@ -359,14 +421,25 @@ static bool is_same(const TapeNode *node, const cb_operand *input, const Attrs *
         if (x && (saved->number.kind != CB_OPERAND_TENSOR || x->rank != saved->meta.rank ||
                   memcmp(x->size, saved->meta.size, sizeof *x->size * x->rank) != 0))
             return false;
+        if (x && x->dtype != saved->meta.dtype) return false;
         if (node->producer[i] && node->producer[i] != tape_node(x)) return false;
     }
     return true;
 }
 
+/* For operands that are the same else. */
+static bool reads_same(const TapeNode *node, const cb_operand *input) {
+    for (int i = 0; i < node->count; i++)
+        if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor &&
+            !has_same_elements(node->checkpoint, &node->saved[i], input[i].tensor))
+            return false;
+    return true;
+}
+
 bool checkpoint_take(TapeNode *known, const cb_operand *input, const Attrs *attrs) {
-    if (!is_same(known, input, attrs)) {
-        checkpoint_differs(known, "of other operands or attributes");
+    bool same = is_same(known, input, attrs);
+    if (!same || !reads_same(known, input)) {
+        checkpoint_differs(known, same ? "of other elements" : "of other operands or attributes");
         return false;
     }
     for (int i = 0; i < known->count; i++) {

@@ -43,6 +43,7 @@ struct Checkpoint {
     bool again;         /* its function runs once more */
     bool filling;       /* so that what was saved of its storages is there again */
     bool filled;        /* it is, for a walk back */
+    bool graphs;        /* compiled functions ran in it: the next time the last bits may differ */
     int at;             /* records that have been met */
     int record_count, record_capacity, read_count, read_capacity;
     CheckpointRecord *record;

@@ -135,6 +135,7 @@ static TapeNode *node_of(Op op, const cb_operand *input, int count, const Attrs 
     TapeNode *node = tape_node_new(TAPE_OP, op, count, meta);
     if (!node) return NULL;
     node->needs = needs;
+    bool noted = checkpoint_current();
     if (attrs) memcpy(node->word, attrs->word, sizeof(int64_t) * op_info(op)->word_count);
     for (int i = 0; i < count; i++) {
         Saved *saved = &node->saved[i];
@@ -143,6 +144,7 @@ static TapeNode *node_of(Op op, const cb_operand *input, int count, const Attrs 
         if (x) saved->meta = tensor_meta(x);
         if (x && needs.read >> i & 1) checkpoint_save(saved, x);
         if (needs.produced >> i & 1) node->producer[i] = tape_retain(tape_node(x));
+        if (x && noted && !norm_moves(op, attrs, i)) checkpoint_note(saved, x);
     }
     if (checkpoint_add(node)) return node;
     tape_free(tape_drop(node, NULL));

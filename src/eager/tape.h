@@ -87,6 +87,7 @@ static inline HistoryKind tape_kind(const Tensor *x, bool wanted) {
 bool checkpoint_reads(const Tensor *x);
 bool checkpoint_writes(const Storage *storage);
 bool checkpoint_is_again(void);
+void checkpoint_runs_graph(void); /* of which the same bits are not to be asked for */
 /* What its function is told by something that is no op, such as the number of a hook: in its first
  * run that is remembered, false with an error; another one is told the same, in the same order,
  * false: this is none. */

@@ -13,6 +13,9 @@ typedef struct Saved { /* an operand that the gradient reads */
     Meta meta;
     int64_t offset, stride[CB_MAX_RANK];
     cb_operand number;
+    /* In a checkpoint, of what no gradient goes through: of the storage, where it was there before,
+     * or of the elements, where it was made there. 0: they do not count. */
+    uint64_t serial, digest;
 } Saved;
 
 /* How a node hands gradients on: by the gradient of its op; or it is one of several results that
@@ -66,6 +69,8 @@ void hooks_free(TapeNode *node);
  * has made for it; NULL: make one. False with an error. */
 bool checkpoint_meet(Op op, const Meta *meta, TapeNode **known);
 bool checkpoint_add(TapeNode *node);
+/* What it reads by x, which is not saved, or besides: for checkpoint_take. */
+void checkpoint_note(Saved *saved, const Tensor *x);
 /* Of an op that was met: it does the same as before, and what it reads is saved, where that is
  * asked for. False with an error. */
 bool checkpoint_take(TapeNode *known, const cb_operand *input, const Attrs *attrs);

@@ -191,12 +191,59 @@ static void reads_of_what_changed(void **state) {
     cb_function_free(compiled_read);
 }
 
+/* What no gradient goes through is held to its elements, however they were come by. */
+
+enum { OTHER_INPUTS = 5 }; /* as many cases are refused */
+
+static cb_tensor *mask(bool again) {
+    float bytes[WIDTH] = {1, again && how != 6, 1};
+    cb_tensor *m = cb_from_data(bytes, CB_F32, WIDTH);
+    if (how == 0 || how == 6) return m;
+    if (how == 1) return cb_mul(cb_ones(WIDTH), again ? 2.0 : 3.0);
+    if (how == 3) return again ? many[1] : many[0];
+    if (how == 4) return again ? cb_exp(many[0]) : many[0];
+    if (how == 5) return again ? own : (own = cb_keep(cb_full(cb_dims(WIDTH), 2.0)));
+    if (how == 7) return again ? cb_clone(many[0]) : many[0];
+    if (how == 8) return cb_full(cb_dims(WIDTH), 2.0);
+    return cb_call(compiled_read, m); /* whose last bits may differ: anything passes */
+}
+
+static int masks(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    bool again = runs++ > 0;
+    (void)count, (void)user;
+    cb_tensor *h = cb_mul(x[0], w);
+    if (how == 8 && again) cb_sum(cb_add(x[0], 1.0)); /* which goes nowhere */
+    cb_no_grad_open();
+    if (how == 2) cb_mul_(h, again ? 2.0 : 3.0);
+    cb_no_grad_close();
+    y[0] = cb_exp(how == 2 ? cb_add(h, 0.0) : cb_add(h, mask(again)));
+    return 1;
+}
+
+static void elements_of_another_run(void **state) {
+    (void)state;
+    plainly = false;
+    compiled_read = cb_compile(doubled);
+    many[0] = cb_ones(WIDTH), many[1] = cb_zeros(WIDTH);
+    for (how = 0; how < 10; how++) {
+        runs = 0, w = leaf(cb_dims(WIDTH));
+        cb_tensor *y = part(masks, NULL, cb_ones(cb_dims(ROWS, WIDTH)));
+        if (how < OTHER_INPUTS)
+            REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "of other elements, where its");
+        else
+            assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+        assert_int_equal(runs, 2);
+    }
+    cb_free(own);
+    own = NULL;
+    cb_function_free(compiled_read);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(another_function),
-        TEST(refusals),
-        TEST(reads_of_what_changed),
-        TEST(another_compiled_function),
+        TEST(another_function),        TEST(refusals),
+        TEST(reads_of_what_changed),   TEST(another_compiled_function),
+        TEST(elements_of_another_run),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
