@@ -1,6 +1,7 @@
 /* cb_checkpoint in networks that are compiled, with their gradients in the same graph and outside:
  * what is computed again there, what is not, and the memory that this saves. */
 #include "capture/function.h"
+#include "carbide_custom.h"
 #include "elements.h"
 #include "fixture.h"
 #include "run/executable.h"
@@ -162,6 +163,38 @@ static void same_with_less(void **state) {
     }
 }
 
+/* ---- what is done once ----------------------------------------------------------------------- */
+
+static int calls_of_own;
+
+static cb_status copies(const cb_op_call *call) {
+    const float *x = call->input[0].data;
+    float *y = call->output[0].data;
+    for (int i = 0; i < ROWS * WIDTH; i++) y[i] = x[i];
+    calls_of_own++;
+    return CB_OK;
+}
+
+static int with_own(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    cb_tensor *h = cb_tanh(cb_matmul(x[0], user)), *copy = cb_detach(h);
+    (void)count;
+    copy = cb_call_op("test.copies", &copy, 1, CB_NO_DIMS, cb_floats());
+    y[0] = cb_add(cb_mul(cb_exp(h), copy), x[0]); /* a gradient reads the copy */
+    return 1;
+}
+
+static void own_operations_run_once(void **state) {
+    static double with[ELEMENTS], without[ELEMENTS];
+    (void)state;
+    cb_register_op(&(cb_custom_op){"test.copies", 1, 1, .kernel = copies});
+    for (int plain = 0; plain < 2; plain++) {
+        calls_of_own = 0;
+        run(with_own, plain, "backend=vm", plain ? without : with);
+        assert_int_equal(calls_of_own, LAYERS);
+    }
+    assert_memory_equal(with, without, sizeof with);
+}
+
 /* ---- gradients outside ----------------------------------------------------------------------- */
 
 static const int64_t tensor = sizeof(float) * ROWS * WIDTH;
@@ -203,6 +236,7 @@ static void peak(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(peak), TEST(same_with_less), TEST(less_is_held)};
+    const struct CMUnitTest tests[] = {TEST(peak), TEST(same_with_less),
+                                       TEST(own_operations_run_once), TEST(less_is_held)};
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
