@@ -144,33 +144,40 @@ bool joint_is_promised(const Entry *entry, Tensor *const *value) {
 
 /* ---- what a run does, for checkpoints -------------------------------------------------------- */
 
-/* Values that gradients go through, in order of appearance: others do not count. */
+/* Values that gradients go through, and what those are computed from, in order of appearance:
+ * others do not count. */
 typedef struct Digest {
     const Trace *trace;
     const int64_t *argument;
     uint64_t key;
-    int *place; /* by value; 0: none yet */
+    bool *counts; /* by root: it is read by what counts, behind the op that is looked at */
+    int *place;   /* by value; 0: none yet */
     int places;
 } Digest;
 
-static int place_of(Digest *digest, int v) {
+static bool is_followed(const Digest *digest, int v) {
     const TraceValue *value = &digest->trace->value[v];
-    if (!digest->place[v] && (value->tracked || value->foreign))
-        digest->place[v] = ++digest->places;
+    return value->tracked || value->foreign || digest->counts[value->root];
+}
+
+/* From the last op to the first. */
+static bool op_counts(const Digest *digest, const TraceOp *op) {
+    bool counts = op->op == OP_assign && is_followed(digest, op->input[0].value);
+    for (int k = 0; k < trace_op_results(op); k++) counts |= is_followed(digest, op->result + k);
+    for (int k = 0; k < op->input_count && counts; k++)
+        if (op->input[k].kind == OPERAND_VALUE)
+            digest->counts[digest->trace->value[op->input[k].value].root] = true;
+    return counts;
+}
+
+static int place_of(Digest *digest, int v) {
+    if (!digest->place[v]) digest->place[v] = ++digest->places;
     return digest->place[v];
 }
 
-static bool is_followed(Digest *digest, const TraceOp *op) {
-    bool followed = false;
-    for (int k = 0; k < trace_op_results(op); k++) followed |= place_of(digest, op->result + k);
-    for (int k = 0; op->op == OP_assign && k < op->input_count; k++)
-        followed |= op->input[k].kind == OPERAND_VALUE && place_of(digest, op->input[k].value);
-    return followed;
-}
-
 static void digest_op(Digest *digest, const TraceOp *op) {
-    if (!is_followed(digest, op)) return;
     uint64_t key = hash_mix(digest->key, (uint64_t)op->op);
+    for (int k = 0; k < trace_op_results(op); k++) place_of(digest, op->result + k);
     for (int k = 0; k < op->input_count; k++) {
         const TraceOperand *operand = &op->input[k];
         key = hash_mix(key, (uint64_t)operand->kind);
@@ -188,14 +195,19 @@ static void digest_op(Digest *digest, const TraceOp *op) {
 
 /* Runs whose gradients are computed alike have the same one. False with an error: no memory. */
 static bool digest_run(const Trace *trace, const int64_t *argument, uint64_t *key) {
-    size_t bytes = sizeof(int) * (size_t)(length(trace->value) + 1);
-    Digest digest = {trace, argument, .place = memory_zalloc(bytes)};
-    if (!digest.place) {
+    size_t values = (size_t)length(trace->value) + 1, ops = (size_t)length(trace->op);
+    size_t bytes = (sizeof(int) + sizeof(bool)) * values + sizeof(bool) * ops;
+    int *place = memory_zalloc(bytes);
+    if (!place) {
         fail_memory(bytes);
         return false;
     }
-    for (int i = 0; i < length(trace->op); i++) digest_op(&digest, &trace->op[i]);
-    memory_free(digest.place);
+    bool *counts = (bool *)(place + values), *op = counts + values;
+    Digest digest = {trace, argument, .counts = counts, .place = place};
+    for (size_t i = ops; i-- > 0;) op[i] = op_counts(&digest, &trace->op[i]);
+    for (size_t i = 0; i < ops; i++)
+        if (op[i]) digest_op(&digest, &trace->op[i]);
+    memory_free(place);
     *key = digest.key;
     return true;
 }

@@ -68,6 +68,7 @@ static void another_function(void **state) {
 
 static cb_function *differing;
 static double factor;
+static cb_tensor *outside;
 
 static cb_tensor *differs_compiled(cb_tensor *x) {
     bool again = runs++ > 0;
@@ -77,7 +78,10 @@ static cb_tensor *differs_compiled(cb_tensor *x) {
     if (how == 0) return cb_mul(cb_mul(h, k), factor);
     if (how == 1) return cb_mul(k, cb_softmax(h, again ? 0 : 1));
     if (how == 2) return again ? cb_sub(h, k) : cb_sub(k, h);
-    return cb_mul(k, cb_mul(unrelated, 0.0)); /* what has no gradient may change */
+    if (how == 3) return cb_mul(k, unrelated);
+    if (how == 4) return cb_mul(k, again ? cb_exp(x) : cb_tanh(x));
+    cb_assign(outside, unrelated); /* what goes into no gradient may change */
+    return k;
 }
 
 static int calls_differing(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
@@ -90,13 +94,14 @@ static void another_compiled_function(void **state) {
     (void)state;
     plainly = false;
     w = leaf(cb_dims(WIDTH, WIDTH)), v = leaf(cb_dims(WIDTH));
-    for (how = 0; how < 4; how++) {
+    outside = cb_ones(cb_dims(WIDTH, WIDTH));
+    for (how = 0; how < 6; how++) {
         differing = cb_compile(differs_compiled, "backend=vm");
         for (int i = 0; i < 2; i++) { /* recorded, and what is known then */
             runs = 0;
             cb_tensor *y = part(calls_differing, NULL, cb_randn(cb_dims(WIDTH, WIDTH)));
             assert_non_null(y);
-            if (how < 3)
+            if (how < 5)
                 REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT,
                         "with other tensors, ops or numbers, where its first run did a compiled");
             else
@@ -135,7 +140,7 @@ static void refusals(void **state) {
 
 /* What another run would read otherwise, by whichever way it reads it. */
 
-static cb_tensor *outside, *own, *many[3 * WIDTH];
+static cb_tensor *own, *many[3 * WIDTH];
 static cb_function *compiled_read;
 
 static cb_tensor *doubled(cb_tensor *x) { return cb_mul(x, 2.0); }
