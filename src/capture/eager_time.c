@@ -19,9 +19,10 @@
 enum { MOST_RUNS = 3, TRIES = 2 /* before each of them: the first meets ops that are new */ };
 enum { MOST_MS = 1000 /* in all: beyond that no more begin */ };
 
-struct EntryTimes { /* in nanoseconds; 0: not known */
+struct EntryTimes {
+    const bool *updates; /* by op, before the clock starts: trace_find_updates */
     _Atomic int runs;
-    _Atomic int64_t compiled, eager, spent;
+    _Atomic int64_t compiled, eager, spent; /* in nanoseconds; 0: not known */
 };
 
 static void keep_least(_Atomic int64_t *least, int64_t ns) {
@@ -33,8 +34,11 @@ static void keep_least(_Atomic int64_t *least, int64_t ns) {
 void entry_times_begin(Entry *entry) {
     bool runs = entry->executable && !executable_plan(entry->executable)->device;
     if (!runs || entry->oracle || entry_has_effects(entry) || !explain_wants_times()) return;
-    if (arena_guard(entry->trace->arena)) return; /* no memory: nobody hears of times */
-    entry->times = arena_new_array(entry->trace->arena, EntryTimes, 1);
+    Arena *arena = entry->trace->arena;
+    if (arena_guard(arena)) return; /* no memory: nobody hears of times */
+    EntryTimes *times = arena_new_array(arena, EntryTimes, 1);
+    times->updates = trace_find_updates(entry->trace, arena);
+    entry->times = times;
 }
 
 void entry_ran(const Entry *entry, int64_t start) {
@@ -59,7 +63,7 @@ static bool run_once(const Entry *entry, const int64_t *argument, Tensor **real)
     EntryTimes *times = entry->times;
     RandomState own = random_take(0), *before = random_lend(&own);
     int64_t start = clock_ns();
-    bool done = trace_run_in_place(trace, argument, real);
+    bool done = trace_run_in_place(trace, times->updates, argument, real);
     int64_t ns = clock_ns() - start;
     random_lend(before);
     if (!done) return false;

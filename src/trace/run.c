@@ -137,19 +137,31 @@ static bool is_change(const Trace *trace, int i, const int *changed) {
     return is;
 }
 
-/* x = op(x, ..), and what the op gives is nothing else's: cb_add_(x, y). */
-static bool is_update(const Trace *trace, int i, int count) {
-    const TraceOp *op = &trace->op[i], *write = op + 1;
+/* x = op(x, ..), by ops that a program may have in place: cb_add_(x, y). */
+static bool is_update(const Trace *trace, const TraceOp *op) {
+    const TraceOp *write = op + 1;
     bool known = op->op == OP_add || op->op == OP_sub || op->op == OP_mul || op->op == OP_div;
-    if (!(known || op->op == OP_relu) || i + 1 == count || write->op != OP_assign) return false;
+    if (!(known || op->op == OP_relu) || write->op != OP_assign) return false;
     bool own = op->input[0].kind == OPERAND_VALUE && !is_followed(trace, op);
-    bool taken = own && write->input[0].value == op->input[0].value &&
-                 write->input[1].kind == OPERAND_VALUE && write->input[1].value == op->result;
-    for (int j = i + 2; j < count && taken; j++)
-        for (int k = 0; k < trace->op[j].input_count; k++)
-            taken &= trace->op[j].input[k].kind != OPERAND_VALUE ||
-                     trace->op[j].input[k].value != op->result;
-    return taken;
+    return own && write->input[0].value == op->input[0].value &&
+           write->input[1].kind == OPERAND_VALUE && write->input[1].value == op->result;
+}
+
+static void find_reads(const TraceOp *op, bool *read) {
+    for (int k = 0; k < op->input_count; k++)
+        if (op->input[k].kind == OPERAND_VALUE) read[op->input[k].value] = true;
+}
+
+bool *trace_find_updates(const Trace *trace, Arena *arena) {
+    int count = length(trace->op);
+    bool *updates = arena_new_array(arena, bool, count + 1);
+    bool *read = arena_new_array(arena, bool, length(trace->value) + 1); /* behind the write */
+    for (int i = count - 2; i >= 0; i--) {
+        const TraceOp *op = &trace->op[i];
+        updates[i] = is_update(trace, op) && !read[op->result];
+        find_reads(op + 1, read);
+    }
+    return updates;
 }
 
 static bool update(const TraceOp *op, const cb_operand *input) {
@@ -162,7 +174,10 @@ static bool update(const TraceOp *op, const cb_operand *input) {
     return done;
 }
 
-typedef enum RunMode { RUN_ALL, RUN_WITHOUT_EFFECTS, RUN_IN_PLACE } RunMode;
+typedef struct RunMode {
+    bool without_effects;
+    const bool *updates; /* by op: it is one with the write behind it. NULL: none is */
+} RunMode;
 
 static bool run_op(const Trace *trace, int i, const Writes *writes, const int64_t *argument,
                    bool updates, Tensor **real) {
@@ -197,8 +212,8 @@ static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tens
     int *changed = checkpoint ? find_changed(trace, count) : NULL;
     done = changed || !checkpoint;
     for (int i = 0; i < count; i++) {
-        bool updates = mode == RUN_IN_PLACE && is_update(trace, i, count);
-        if (mode == RUN_WITHOUT_EFFECTS && trace_has_effects(&trace->op[i])) continue;
+        bool updates = mode.updates && mode.updates[i];
+        if (mode.without_effects && trace_has_effects(&trace->op[i])) continue;
         bool change = changed && is_change(trace, i, changed);
         if (change) checkpoint_set(NULL); /* it is no read: that is written to once */
         done &= run_op(trace, i, &writes, argument, updates, real);
@@ -215,14 +230,15 @@ static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tens
 }
 
 bool trace_run(const Trace *trace, int count, const int64_t *argument, Tensor **real) {
-    return run_ops(trace, count, argument, real, RUN_ALL);
+    return run_ops(trace, count, argument, real, (RunMode){.without_effects = false});
 }
 
-bool trace_run_in_place(const Trace *trace, const int64_t *argument, Tensor **real) {
-    return run_ops(trace, length(trace->op), argument, real, RUN_IN_PLACE);
+bool trace_run_in_place(const Trace *trace, const bool *updates, const int64_t *argument,
+                        Tensor **real) {
+    return run_ops(trace, length(trace->op), argument, real, (RunMode){.updates = updates});
 }
 
 void trace_run_without_effects(const Trace *trace, int count, const int64_t *argument,
                                Tensor **real) {
-    run_ops(trace, count, argument, real, RUN_WITHOUT_EFFECTS);
+    run_ops(trace, count, argument, real, (RunMode){.without_effects = true});
 }

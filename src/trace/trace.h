@@ -270,9 +270,13 @@ void trace_print_attribute(const Param *param, const int64_t *word, Buffer *out)
  * with kept tensors. An op that fails gives NULL, which those after it meet as they would have in
  * eager; false, with an error, when one did. */
 bool trace_run(const Trace *trace, int count, const int64_t *argument, Tensor **real);
-/* All ops as a program takes them that writes x = op(x, ..) as cb_add_: where x lies, and the op's
- * result is NULL. */
-bool trace_run_in_place(const Trace *trace, const int64_t *argument, Tensor **real);
+/* By op: it is x = op(x, ..) with the write behind it, and what it gives is nothing else's:
+ * cb_add_(x, y). */
+bool *trace_find_updates(const Trace *trace, Arena *arena);
+/* All ops as a program takes them that has these in place: where x lies, and the op's result is
+ * NULL. */
+bool trace_run_in_place(const Trace *trace, const bool *updates, const int64_t *argument,
+                        Tensor **real);
 /* The same after a run that failed, when it may have had effects (cb_custom_op): ops that have some
  * are not run again and give NULL, which those after them meet as if they had failed. */
 void trace_run_without_effects(const Trace *trace, int count, const int64_t *argument,

@@ -147,12 +147,16 @@ static void threads(void **state) {
             assert_true(memcmp(drew + (ptrdiff_t)2 * i, drew + (ptrdiff_t)2 * k, 2 * sizeof *drew));
 }
 
-/* Of the last two assignments the first is of what another op gave, the second of what is read. */
+/* In place is the first addition alone: the assignments behind it are of what another op gave, of
+ * what is read, of what is not the op's, and of no op that a program may have in place. */
 static cb_tensor *updates(cb_tensor *x, cb_tensor *y) {
     cb_add_(cb_slice(x, 0, 1, 3), cb_select(y, 0, 0));
     cb_assign(y, cb_mul(x, 2.0));
     cb_tensor *less = cb_sub(y, 1.0);
     cb_assign(y, less);
+    cb_mul(y, 3.0);
+    cb_assign(y, x);
+    cb_assign(y, cb_softmax(y, 1));
     return cb_neg(less);
 }
 
@@ -166,7 +170,9 @@ static void in_place(void **state) {
     const Trace *trace = atomic_load(&fast->first)->trace;
     Tensor *real[16] = {NULL};
     assert_true(handle_lives(x, &real[0]) && handle_lives(y, &real[1]));
-    assert_true(length(trace->value) < 16 && trace_run_in_place(trace, NULL, real));
+    Arena *arena = arena_new();
+    const bool *in_place = trace_find_updates(trace, arena);
+    assert_true(length(trace->value) < 16 && trace_run_in_place(trace, in_place, NULL, real));
     int given = 0;
     for (int v = 2; v < length(trace->value); v++) given += real[v] != NULL;
     assert_int_equal(given, length(trace->value) - 2 - 1); /* but the first sum */
@@ -174,14 +180,42 @@ static void in_place(void **state) {
     expect_equal(x, own[0]);
     expect_equal(y, own[1]);
     for (int v = 2; v < length(trace->value); v++) tensor_destroy(real[v]);
+    arena_free(arena);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
+static cb_tensor *followed(cb_tensor *x, cb_tensor *w) {
+    cb_tensor *sum = cb_add(x, w);
+    cb_no_grad_open();
+    cb_assign(x, sum);
+    cb_sub_(x, w);
+    cb_no_grad_close();
+    return cb_neg(x);
+}
+
+/* What the tape knows of is computed as such, also where what it gives is written without. */
+static void in_place_with_a_tape(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *fast = cb_compile(followed, VM);
+    assert_non_null(cb_call(fast, ramp(3, 4), cb_requires_grad_(ramp(3, 4), true)));
+    const Trace *trace = atomic_load(&fast->first)->trace;
+    Arena *arena = arena_new();
+    const bool *in_place = trace_find_updates(trace, arena);
+    int count = 0;
+    for (int i = 0; i < length(trace->op); i++) count += in_place[i];
+    assert_int_equal(count, 1);
+    arena_free(arena);
     cb_function_free(fast);
     cb_scope_close();
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_differs), cmocka_unit_test(failures), cmocka_unit_test(effects),
-        cmocka_unit_test(threads),         cmocka_unit_test(in_place),
+        cmocka_unit_test(nothing_differs), cmocka_unit_test(failures),
+        cmocka_unit_test(effects),         cmocka_unit_test(threads),
+        cmocka_unit_test(in_place),        cmocka_unit_test(in_place_with_a_tape),
     };
     return run_counted(tests);
 }
