@@ -196,6 +196,29 @@ static void found_tensors_change(void **state) {
     cb_function_free(g);
 }
 
+static cb_tensor *found_at_last(cb_tensor *x) {
+    early(x);
+    return weight;
+}
+
+/* A call has its own view of what the function returns from outside, and frees it. */
+static void found_tensors_are_returned(void **state) {
+    (void)state;
+    cb_function *f = cb_compile(found_at_last, VM), *g = cb_compile(early, VM);
+    cb_tensor *x = ramp(3, 4);
+    weight = ramp(3, 4);
+    int64_t live = cb_memory().live_tensors;
+    for (int round = 0; round < 6; round++) {
+        cb_scope_open();
+        expect_equal(cb_call(f, x), weight);
+        expect_equal(cb_call(g, x), early(x)); /* with the room that the other one had */
+        cb_scope_close();
+        assert_true(cb_memory().live_tensors == live);
+    }
+    cb_function_free(f);
+    cb_function_free(g);
+}
+
 static cb_tensor *uses_what_is_gone(cb_tensor *x) {
     cb_tensor *y = cb_add(x, 1.0), *z = cb_mul(y, 2.0);
     if (turned) cb_free(y);
@@ -270,6 +293,9 @@ static void rooms_are_kept(void **state) {
     }
     assert_int_equal(values_next(&tracer, 0, 13), 13);
     values_give(&thread_state, room);
+    int kept = thread_state.values.capacity;
+    values_give(&thread_state, values_take(&thread_state, 1 << 15)); /* but for one so large */
+    assert_int_equal(thread_state.values.capacity, kept);
 }
 
 static cb_tensor *long_chain(cb_tensor *x) {
@@ -470,6 +496,7 @@ int main(void) {
         cmocka_unit_test(seats_have_one_call),
         cmocka_unit_test(rooms_are_kept),
         cmocka_unit_test(found_tensors_change),
+        cmocka_unit_test(found_tensors_are_returned),
         cmocka_unit_test(what_is_freed_is_no_operand),
         cmocka_unit_test(residents_end_in_many_ways),
         cmocka_unit_test(many_live_on),
