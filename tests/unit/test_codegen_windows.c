@@ -214,7 +214,7 @@ static void test_rows_as_lanes(void **state) {
     " t0 = f32 load b0[(a0*1024)] t1 = f32 load b0[" load "] t2 = f32 mul t0, t1"                  \
     " store b1[a0] = t2 }"
 
-/* Columns of rows that lie a power of two apart are gathered, where there are several: gcc would
+/* Columns of rows that lie a power of two apart are gathered: gcc would
  * read the rows. */
 static void test_columns(void **state) {
     (void)state;
@@ -228,7 +228,7 @@ static void test_columns(void **state) {
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(occurrences(source(arena, text[i]), "[l * by1024]"), i == 1 ? 0 : 2);
+        assert_int_equal(occurrences(source(arena, text[i]), "[l * by1024]"), i == 1 ? 1 : 2);
     arena_free(arena);
 }
 
