@@ -82,7 +82,7 @@ bool kernel_bounds_rows(Kernel *kernel, int row, int64_t points, int64_t *low, i
     return before + behind < 0.25;
 }
 
-/* What is stored may lie where that was loaded from (run/executable.c): the next row would load
+/* What is stored may lie where that was loaded from (sched/in_place.c): the next row would load
  * what this one has stored beyond itself. */
 static bool loads_where_it_stores(const Kernel *kernel, const Store *store) {
     for (int id = 0; id < length(kernel->expr); id++) {

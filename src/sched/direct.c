@@ -3,10 +3,11 @@
  * What an input takes is known to be its own when all has run (plan.h), so it is computed aside and
  * copied at the end. Where the kernel can go last of all, with nothing behind it that may fail or
  * that reads the input, and reads it itself at the very element that it stores, it stores it there.
- * Into a whole input that is contiguous kernels store as into memory of their own, which a run
- * decides (run/executable.c): they go last where that keeps less than they give, as the update of
- * an optimizer does, which gives weights and moments and keeps a gradient. Direct are only those
- * that are alone, as an op of eager is, which then has no memory at all.
+ * Into a whole input that is contiguous kernels store as into memory of their own, where the plan
+ * may (sched/in_place.c) and the inputs of a run let it (run/execute.c): they go last where that
+ * keeps less than they give, as the update of an optimizer does, which gives weights and moments
+ * and keeps a gradient. Direct are only those that are alone, as an op of eager is, which then has
+ * no memory at all.
  *
  *     p[1:-1, 1:-1] *= 2, f32[1024, 1024]:  store p[1024 * a0 + a1 + 1025] = load of it * 2 */
 #include "sched/schedule.h"

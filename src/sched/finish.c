@@ -471,7 +471,7 @@ static void settle_open(Schedule *s, Group *group, const bool *stored) {
 }
 
 /* What becomes a whole input is stored there as the run goes on, if the kernel knows of it where it
- * must (run/executable.c). */
+ * must (sched/in_place.c). */
 static void share_updated(Schedule *s, const Group *group, const bool *stored) {
     Kernel *kernel = group->trial;
     if (!length(s->graph->mutation) || group->anchor) return;

@@ -281,8 +281,7 @@ void slots_free(ThreadState *t, Tensor *first, bool checks) {
     if (count > SPARE_SLOTS) give_back(t, SPARE_SLOTS / 2);
 }
 
-/* What its seat, which is empty, is to have is as the shell has it: it had no storage to take
- * strides from. */
+/* The next shell on its seat finds it as it is now: it had no storage to take strides from. */
 static inline void take_seat(Tensor *x, const Tracer *tracer, uint64_t freed) {
     int v = x->number;
     tracer->value[v] = NULL;

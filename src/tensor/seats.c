@@ -4,7 +4,9 @@
  * times and the other one has not, so that two which take turns do not fill seats for each other.
  * What they hold together counts as the thread's own free slots do, and is limited alike.
  *
- * Invariant: what a seat holds is a free slot, in no other list. */
+ * Invariant: what a seat holds is a free slot, in no other list, or, while the call that has taken
+ * the seats replays, a shell of its that lives. A thread that ends has no call any more: all that
+ * its seats hold is free. */
 #include "tensor/thread.h"
 
 #include "base/memory.h"

@@ -49,7 +49,8 @@ typedef struct Seats {
 } Seats;
 
 /* Room for what a call knows of its values, by number: the tensors, all NULL in a list that is
- * nobody's, and their handles. One block of memory, of the thread's last call. */
+ * nobody's, and their handles. One block of memory: a thread keeps the largest that a call has
+ * given back, of up to 16,384 values, until it ends. */
 typedef struct ValueList {
     Tensor **value; /* NULL: there is none */
     uintptr_t *handle;
