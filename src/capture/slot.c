@@ -40,7 +40,8 @@ static bool is_part(const Node *node) {
 /* What has been written of a tensor from outside. */
 typedef struct SlotWrites {
     int parts;
-    int64_t bytes; /* of all of them */
+    int64_t bytes; /* of all of them: where they overlap, more than is written, and a call is not
+                    * cut for what a kernel of no more than MOST_CONDITIONS asks */
 } SlotWrites;
 
 /* Of a part of a part, the innermost one. */

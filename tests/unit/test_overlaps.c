@@ -2,6 +2,7 @@
 #include "test_support.h"
 
 #include "carbide.h"
+#include "executable_of.h"
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -110,11 +111,38 @@ static void rows_of_a_buffer_are_updated_in_place(void **state) {
     cb_scope_close();
 }
 
+/* Inputs that are apart and values that are aside lie behind one another in the block of a run. */
+static void apart_and_aside(void **state) {
+    (void)state;
+    bool generate = false;
+    void *engine = &generate;
+    cb_scope_open();
+    Executable *e = executable_of(&engine,
+                                  "graph(x: f32[40, 64], y: f32[40, 64], z: f32[40, 64]) {\n"
+                                  "  part = mul(slice(x, dim=0, start=1, end=30), 2.0)\n"
+                                  "  mutate x = slice_scatter(x, part, dim=0, start=1, end=30)\n"
+                                  "  mutate y = mul(y, 3.0)\n  return add(z, 1.0)\n}",
+                                  NULL);
+    const Plan *plan = executable_plan(e);
+    assert_true(plan->output[1].direct && plan->output[2].in_place);
+    static const int first[] = {0, 50, 20};
+    cb_tensor *base = ramp(cb_dims(90, 64), 0, 1), *was = cb_clone(base), *in[3], *out[1];
+    for (int i = 0; i < 3; i++) in[i] = cb_slice(base, 0, first[i], first[i] + 40);
+    assert_true(run_executable(e, in, out));
+    assert_true(cb_item(cb_all(cb_eq(out[0], cb_add(cb_slice(was, 0, 20, 60), 1.0)))) == 1);
+    cb_mul_(cb_slice(was, 0, 1, 30), 2.0);
+    cb_mul_(cb_slice(was, 0, 50, 90), 3.0);
+    assert_true(cb_item(cb_all(cb_eq(base, was))) == 1);
+    executable_free(e);
+    cb_scope_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compared_is_byte_by_byte),
         cmocka_unit_test(sorted_is_as_compared),
         cmocka_unit_test(rows_of_a_buffer_are_updated_in_place),
+        cmocka_unit_test(apart_and_aside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
