@@ -44,8 +44,6 @@ static bool stores_last(const Kernel *kernel, const Store *store) {
     return last;
 }
 
-static bool sets_all(const Store *store) { return !store->guard && store->mode == STORE_SET; }
-
 static bool others_use(const Kernel *kernel, const Store *store, int input) {
     for (int i = 0; i < length(kernel->store); i++)
         if (&kernel->store[i] != store && store_uses(kernel, &kernel->store[i], input)) return true;
@@ -53,7 +51,7 @@ static bool others_use(const Kernel *kernel, const Store *store, int input) {
 }
 
 bool kernel_updates(const Kernel *kernel, const Store *store, int input) {
-    if (!sets_all(store) || kernel_has_scan(kernel)) return false;
+    if (store->mode != STORE_SET || kernel_has_scan(kernel)) return false;
     for (int i = 0; i < length(kernel->expr); i++) {
         const Expr *e = kernel->expr[i];
         if (loads(kernel, e, input) && e->input[0] != store->index) return false;
