@@ -103,6 +103,10 @@ void emit_store(Emit *e, int s, Phrase element) {
     value = text_narrow(e, dtype, value);
     e->usage->guards |= store->guard != NULL;
     const char *guard = store->guard ? text_value(e, store->guard).text : e->kept;
+    if (e->kept && !value.simple) {
+        emit_line(e, "const %s y%d = %s;", e->target->storage[dtype], s, value.text);
+        value = text_name(arena_format(e->arena, "y%d", s));
+    }
     if (guard)
         emit_line(e, "if (%s) %s = %s;", guard, element.text, value.text);
     else

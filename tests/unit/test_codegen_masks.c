@@ -71,6 +71,16 @@ static char *apart(int n, bool varies) {
     return text;
 }
 
+static bool masks_columns(const char *text) {
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Buffer code = buffer_new(arena);
+    c_render_kernel(kernel_parse(arena, text), NULL, &code);
+    bool has = strstr(buffer_text(&code), " on = MASKED(") != NULL;
+    arena_free(arena);
+    return has;
+}
+
 /* Also what the text must have, or NULL. */
 static bool masks(const char *text, const char *part) {
     Arena *arena = arena_new();
@@ -105,6 +115,25 @@ static void values_are_those_of_the_row(void **state) {
         check_all((const char *const *)text, 4 * LENGTHS);
         for (int i = 0; i < 4 * LENGTHS; i++) free(text[i]);
     }
+}
+
+/* Columns that are folded, side by side. */
+static void the_last_columns_are_a_vector(void **state) {
+    (void)state;
+    static const int columns[] = {5, 16, 17, 18, 31, 47};
+    char *text[6];
+    for (int i = 0; i < 6; i++) {
+        int n = columns[i];
+        text[i] = malloc(TEXT);
+        snprintf(text[i], TEXT,
+                 "kernel folds_%d(outer a0:%d, inner a1:40) tile split 1 { b0: in f32[%d]"
+                 " b1: out f32[%d] t0 = f32 load b0[((a1*%d)+a0)] t1 = f32 exp t0"
+                 " t2 = f32 reduce sum t1 t3 = f32 div t1, t2 store b1[((a1*%d)+a0)] = t3 }",
+                 n, n, 40 * n, 40 * n, n, n);
+    }
+    assert_true(masks_columns(text[4]) && !masks_columns(text[1]) && !masks_columns(text[2]));
+    check_all((const char *const *)text, 6);
+    for (int i = 0; i < 6; i++) free(text[i]);
 }
 
 /* They come through arrays, the last ones without what lies beside the row; vectors of them where
@@ -199,16 +228,19 @@ static double least_time(cb_function *fast, cb_tensor *x, int bits) {
 static cb_tensor *sums(cb_tensor *x) { return cb_sum(cb_exp(x), 1); }
 static cb_tensor *divides(cb_tensor *x) { return cb_softmax(cb_mul(x, 2.0), 1); }
 static cb_tensor *stores(cb_tensor *x) { return cb_sub(cb_tanh(x), cb_amax(x, 1, true)); }
+static cb_tensor *columns(cb_tensor *x) {
+    return cb_softmax(cb_mul(cb_reshape(x, cb_dims(-1, 31)), 2.0), 0);
+}
 
 static void registers_decide_no_times(void **state) {
     (void)state;
     if (!__builtin_cpu_supports("avx512f")) skip_because("no AVX-512 here");
-    cb_function_1 *const all[] = {sums, stores, divides};
+    cb_function_1 *const all[] = {sums, stores, divides, columns};
     cb_set_option("threads", "1");
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         cb_scope_open();
         cb_function *fast = cb_compile(all[i]);
-        cb_tensor *x = cb_rand(cb_dims(256, 40));
+        cb_tensor *x = cb_rand(cb_dims(248, 40));
         assert_non_null(cb_call(fast, x));
         assert_true(least_time(fast, x, 0x1234) < 2 * least_time(fast, x, 0) + 1000);
         cb_function_free(fast);
@@ -226,6 +258,7 @@ int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_the_row),
+        cmocka_unit_test(the_last_columns_are_a_vector),
         cmocka_unit_test(what_lies_apart_is_gathered),
         cmocka_unit_test(one_element_for_each_row_is_in_no_lane),
         cmocka_unit_test(nothing_is_met_beside_the_rows),

@@ -155,7 +155,8 @@ static Phrase masked(CKernel *c, const Expr *x, Phrase value) {
 void c_accumulate(CKernel *c, const Expr *x, int pass) {
     Emit *e = &c->e;
     Phrase name = target_name(c, x, pass), value = text_value(e, x->input[0]);
-    if (!e->mask && !(folds_lanes(c) && is_extreme(x))) {
+    bool folds = folds_lanes(c);
+    if (!folds || (!e->mask && !is_extreme(x))) {
         emit_line(e, "%s = %s;", name.text, combined(c, x, name, value));
         return;
     }
@@ -190,6 +191,13 @@ static bool needed_scan(const CKernel *c, int id) {
     return c->e.kernel->expr[id]->op == EX_scan && c->e.local[id].needed;
 }
 
+/* Lanes of arrays, where they are not n: under masks all of whole vectors. */
+static const char *whole_lines(const CKernel *c) {
+    if (c->several) return "wide";
+    if (!c->line || c->scalar) return NULL;
+    return arena_format(c->e.arena, "(n + %d & -%d)", c->line - 1, c->line);
+}
+
 void c_declare_array(CKernel *c, const char *type, const char *name, uint32_t id) {
     emit_line(&c->e, "%s %s%u[%lld] __attribute__((aligned(64)));", type, name, id,
               (long long)c->lanes);
@@ -217,6 +225,8 @@ static void begin_array_accumulators(CKernel *c, int pass) {
 void c_repeat_lanes(CKernel *c, const char *array) {
     if (c->several)
         emit_line(&c->e, "for (int l = n; l < wide; l++) %s[l] = %s[l - n];", array, array);
+    else if (whole_lines(c))
+        emit_line(&c->e, "for (int l = n; l < %s; l++) %s[l] = 0;", whole_lines(c), array);
 }
 
 /* What several rows have been folded to becomes one for each column, which all of them read. */
@@ -233,7 +243,7 @@ static void fold_several(CKernel *c, const Expr *x, int pass) {
 void c_begin_accumulators(CKernel *c, int pass) {
     Emit *e = &c->e;
     bool array = c->shape == SHAPE_ARRAY, any = false;
-    if (c->several) c->count = "wide";
+    c->count = whole_lines(c);
     if (array) begin_array_accumulators(c, pass);
     c->count = NULL;
     for (int r = 0; r < c->reduce_count; r++) {
@@ -320,7 +330,7 @@ void c_end_partials(CKernel *c, int pass) {
 
 /* Both ends of one block of an ARRAY sweep: partial sums start, and join the accumulators. */
 void c_array_partials(CKernel *c, int pass, bool begin) {
-    if (c->several) c->count = "wide";
+    c->count = whole_lines(c);
     c_open_lanes(c, "");
     c->count = NULL;
     for (int r = 0; r < c->reduce_count; r++) {

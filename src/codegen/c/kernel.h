@@ -48,6 +48,7 @@ struct CKernel {
     bool masks_wide;   /* of eight bytes, as its elements are */
     bool hides_run;    /* its length is not in the text: c_hide_run */
     bool scalar;       /* its lanes are no vectors */
+    int line;          /* ARRAY: lanes of a vector, of which the last one is masked; or 0 */
     bool split;
     int64_t weave;   /* of an ARRAY kernel: rows that lie apart and are walked side by side; or 0 */
     int64_t columns; /* of an ARRAY kernel with flat sweeps: elements of its rows; else 0 */
@@ -130,7 +131,8 @@ void c_end_partials(CKernel *c, int pass);
 bool c_sums_in_strips(const CKernel *c, int pass);       /* ROW: partial sums by lane, too */
 void c_strip_sums(CKernel *c, int pass, bool begin);     /* both ends of such */
 void c_array_partials(CKernel *c, int pass, bool begin); /* both ends of a block */
-void c_repeat_lanes(CKernel *c, const char *array); /* of several rows: the first one's */
+/* Lanes behind the last one: of several rows the first row's, of whole vectors 0. */
+void c_repeat_lanes(CKernel *c, const char *array);
 void c_end_accumulators(CKernel *c, int pass);
 
 /* ---- frames (c.c), pieces (pieces.c) ---- */

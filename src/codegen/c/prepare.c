@@ -409,9 +409,39 @@ static bool may_mask(const CKernel *c) {
         const Expr *x = kernel->expr[id];
         if (!c->e.info.expr[id].users && !c->e.info.expr[id].index_only) continue;
         bool guarded = x->op == EX_load && x->input_count > 1;
-        if (guarded || emit_calls_apart(&c->e, x)) return false;
+        bool calls = emit_calls_apart(&c->e, x) && c->shape == SHAPE_ROW;
+        if (guarded || calls) return false;
     }
     return !kernel_has_scan(kernel);
+}
+
+/* Whether what lanes load and store lies side by side. */
+static bool is_straight(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    for (int id = 0; id < c->e.count; id++) {
+        const Expr *x = kernel->expr[id];
+        const Access *access = &c->e.load[id];
+        if (x->op != EX_load || !expr_uses_axis(x, c->e.lane_axis)) continue;
+        if (!access->linear || access->stride != 1) return false;
+    }
+    for (int s = 0; s < c->store_count; s++)
+        if (!c->e.store[s].linear || c->e.store[s].stride != 1) return false;
+    return true;
+}
+
+/* The lanes of an ARRAY kernel end in a vector under a mask: one by one they would cost as much as
+ * many vectors. Not where all are known to be whole lines (has_whole_lines), or one is left, which
+ * costs no more by itself. */
+static void choose_line(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    if (c->shape != SHAPE_ARRAY || c->columns || c->slab || c->weave) return;
+    if (has_few(kernel, true) || has_few(kernel, false) || c->any_stream) return;
+    const Axis *axis = &kernel->axis[c->e.lane_axis];
+    int64_t wide = widest(c, c->e.lane_axis);
+    bool ends = axis->varies || c->e.usage->holes || axis->size % (LINE_BYTES / wide) > 1;
+    if (!ends || !is_straight(c) || !may_mask(c)) return;
+    c->masks_wide = wide > (int64_t)sizeof(float);
+    c->line = (int)(LINE_BYTES / wide);
 }
 
 /* Of a slab: elements that are one for all columns are read one by one. */
@@ -536,6 +566,7 @@ CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usa
     keep_columns(c);
     if (c->columns) c_choose_outs(c); /* anew: where rows are kept, no sweep is flat */
     choose_masks(c);
+    choose_line(c);
     choose_few(c);
     return c;
 }
