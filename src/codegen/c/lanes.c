@@ -150,11 +150,13 @@ bool c_gathers_rows(Kernel *kernel, bool folds, int64_t point_cost) {
 
 /* gcc reads several loads whose lanes lie the same power of two apart as all that lies between, of
  * which it picks the elements: of columns of 1,024 thousands of instructions; and for one of them
- * it makes no vectors of the loop at all. Where a group is a few vectors it pays, unless an ARRAY's
- * loads are of one point each. Of a number that it does not know it gathers. */
+ * it makes no vectors of the loop at all, which scans do without. Where a group is a few vectors it
+ * pays, unless an ARRAY's loads are of one point each. Of a number that it does not know it
+ * gathers. */
 static bool hides_stride(const CKernel *c, int64_t stride, int together) {
     if (!together || stride_varies(c->e.kernel, stride)) return false;
-    return stride > 16 || c->shape == SHAPE_ARRAY;
+    if (stride <= 16) return c->shape == SHAPE_ARRAY;
+    return together > 1 || !kernel_has_scan(c->e.kernel);
 }
 
 /* Most loads, or stores, with this stride of one buffer. */
