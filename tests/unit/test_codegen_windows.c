@@ -223,12 +223,16 @@ static void test_columns(void **state) {
         "kernel pieces(outer a0:100) tile split 1 { b0: in f32[102400] b1: in f32[100]"
         " b2: out f32[100] t0 = bool lt [a0], 60:i64 t1 = f32 load b0[(a0*1024)]"
         " t2 = f32 load b0[((a0*1024)+7)] t3 = f32 mul t1, t2 t4 = f32 load b1[a0] if t0"
-        " t5 = f32 where t0, t4, t3 store b2[a0] = t5 }"};
-    check_all(text, 3);
+        " t5 = f32 where t0, t4, t3 store b2[a0] = t5 }",
+        "kernel close(outer a0:100) tile split 1 { b0: in f32[1600] b1: out f32[100]"
+        " t0 = f32 load b0[(a0*16)] t1 = f32 load b0[((a0*16)+7)] t2 = f32 mul t0, t1"
+        " store b1[a0] = t2 }"};
+    check_all(text, 4);
     Arena *arena = arena_new();
     assert_int_equal(arena_guard(arena), 0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(occurrences(source(arena, text[i]), "[l * by1024]"), i == 1 ? 1 : 2);
+    assert_int_equal(occurrences(source(arena, text[3]), "by16"), 0); /* a group of few vectors */
     arena_free(arena);
 }
 
