@@ -125,6 +125,10 @@ Scalar node_constant(const Node *node);
 bool node_is_number(const Node *node, double value); /* a constant equal to value */
 Meta node_meta(const Node *node);
 static inline int node_again(const Node *node) { return origin_again(node->origin); }
+/* Of a walk back that is not in the same checkpoint. */
+static inline bool node_of_gradients(const Node *node) {
+    return node->origin.site.checkpoint == OF_GRADIENTS;
+}
 /* The draw number of a call that draws, of a node that is one. */
 static inline int64_t op_draw(Op op, const int64_t *word) { return word[op_info(op)->word_count]; }
 static inline int64_t node_draw(const Node *node) { return op_draw(node->op, node->attrs->word); }

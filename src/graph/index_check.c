@@ -48,7 +48,7 @@ bool index_in_range(const Node *base, int64_t bound) {
 /* Ops of gradients have the index of the op that they are of, which was called with it, or made it
  * themselves. */
 void index_check_called(Graph *graph, const Node *node) {
-    if (node->origin.site.checkpoint == OF_GRADIENTS) return;
+    if (node_of_gradients(node)) return;
     Node *index = node->input[1], *base = index_base(index);
     IndexBound bound = index_bound(node);
     if (graph->optimizing || node_numel(index) == 0 || index_in_range(base, bound.bound)) return;

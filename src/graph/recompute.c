@@ -14,10 +14,6 @@
 #include "graph/node.h"
 #include "graph/rewrite.h"
 
-static bool is_of_gradients(const Node *node) {
-    return node->origin.site.checkpoint == OF_GRADIENTS;
-}
-
 /* ---- what is inside -------------------------------------------------------------------------- */
 
 /* What acts, or was drawn by what is no op of the table, is done once. */
@@ -88,7 +84,7 @@ static int place_of(const Recompute *r, const Node *node) {
         const Node *x = node->input[k];
         if (!x) continue;
         const Node *now = r->inside[x->id] ? r->again[x->id] : r->now[x->id];
-        if (is_of_gradients(now)) return OF_GRADIENTS;
+        if (node_of_gradients(now)) return OF_GRADIENTS;
         if (node_again(now)) place = node_again(now);
     }
     return place;
@@ -109,7 +105,7 @@ void pass_recompute(Graph *graph, Budget *budget) {
                    arena_new_array(graph->arena, Node *, count)};
     for (int i = 0; i < length(order); i++) {
         Node *node = order[i];
-        bool gradient = is_of_gradients(node);
+        bool gradient = node_of_gradients(node);
         int own = node->origin.site.checkpoint;
         r.now[node->id] = copy(&r, node, gradient, gradient ? place_of(&r, node) : own);
         if (inside[node->id]) r.again[node->id] = copy(&r, node, true, -own);

@@ -204,13 +204,12 @@ static bool run_op(const Trace *trace, int i, const Writes *writes, const int64_
 static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tensor **real,
                     RunMode mode) {
     Site site = site_current();
-    bool done = true;
     int no_grad = no_grad_set(1);
     Writes writes = find_writes(trace, count, real);
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
     struct Checkpoint *checkpoint = checkpoint_current();
     int *changed = checkpoint ? find_changed(trace, count) : NULL;
-    done = changed || !checkpoint;
+    bool done = changed || !checkpoint;
     for (int i = 0; i < count; i++) {
         bool updates = mode.updates && mode.updates[i];
         if (mode.without_effects && trace_has_effects(&trace->op[i])) continue;

@@ -4,13 +4,8 @@
  * them. */
 #include "trace/trace.h"
 
-#include "base/memory.h"
-#include "base/set.h"
-#include "eager/eager.h"
-#include "eager/tape.h"
 #include "graph/node.h"
 #include "op/custom.h"
-#include "tensor/place.h"
 #include <string.h>
 
 Trace *trace_new(void) {

@@ -59,7 +59,7 @@ static Node *exchanged(Graph *graph, Node *x) {
 
 /* ---- to the weight, by a product ------------------------------------------------------------- */
 
-enum { FEW_CHANNELS = 8 };
+enum { FEW_CHANNELS = 8 };                           /* fewer make no vector, as in layout.c */
 enum { MOST_COPIES = 32, MOST_COPIES_IN_EAGER = 1 }; /* of an element of x, in its windows */
 
 static bool windows_are_few(const GradConvolution *c) {
@@ -81,44 +81,32 @@ static Node *windows(const GradConvolution *c) {
     return x;
 }
 
-/* x: [N, I, spatial] as [N, out spatial, kernel, I], in rows of the last two. */
-static Node *window_rows(const GradConvolution *c) {
-    int n = c->n;
-    int64_t columns = c->x->size[1], rows = c->x->size[0];
+/* The windows of x: [N, I, spatial] as the rows [N, out spatial] of [kernel, I]; or, turned, as the
+ * rows [I, kernel] of [N, out spatial], each of which is read along memory. */
+static Node *window_rows(const GradConvolution *c, bool turned) {
+    int n = c->n, first = turned ? n + 1 : 0; /* of N and positions */
+    int64_t taps = c->x->size[1], positions = c->x->size[0];
     cb_dim_list order = {2 * n + 2, {0}};
+    order.at[first] = 0;
+    order.at[turned ? 0 : 2 * n + 1] = 1;
     for (int i = 0; i < n; i++) {
-        order.at[1 + i] = 2 + i;
-        order.at[1 + n + i] = 2 + n + i;
-        columns *= c->weight->size[2 + i];
-        rows *= c->g->size[2 + i];
+        order.at[first + 1 + i] = 2 + i;
+        order.at[1 + (turned ? 0 : n) + i] = 2 + n + i;
+        taps *= c->weight->size[2 + i];
+        positions *= c->g->size[2 + i];
     }
-    order.at[2 * n + 1] = 1;
-    return node_reshape(c->graph, call_permute(c->graph, windows(c), order), 2,
-                        (int64_t[]){rows, columns});
+    Node *x = call_permute(c->graph, windows(c), order);
+    return node_reshape(c->graph, x, 2,
+                        (int64_t[]){turned ? taps : positions, turned ? positions : taps});
 }
 
-/* x: [N, I, spatial] as [I, kernel, N, out spatial], in rows of the first two, each of which is
- * read along memory: the rows of the other order begin with channels, too few for a vector. */
-static Node *window_columns(const GradConvolution *c) {
-    int n = c->n;
-    int64_t columns = c->x->size[1], rows = c->x->size[0];
-    cb_dim_list order = {2 * n + 2, {1}};
-    for (int i = 0; i < n; i++) {
-        order.at[1 + i] = 2 + n + i;
-        order.at[2 + n + i] = 2 + i;
-        columns *= c->weight->size[2 + i];
-        rows *= c->g->size[2 + i];
-    }
-    return node_reshape(c->graph, call_permute(c->graph, windows(c), order), 2,
-                        (int64_t[]){columns, rows});
-}
-
-static Node *to_weight_by_columns(const GradConvolution *c) {
+/* Of few channels: rows of the other order begin with these, too few for a vector. */
+static Node *to_weight_by_taps(const GradConvolution *c) {
     Graph *graph = c->graph;
     int64_t outputs = c->weight->size[0];
     Node *g = channels_moved(graph, c->g, false);
     g = node_reshape(graph, g, 2, (int64_t[]){node_numel(g) / outputs, outputs});
-    Node *y = call2(graph, OP_matmul, window_columns(c), g);
+    Node *y = call2(graph, OP_matmul, window_rows(c, true), g);
     return y ? node_reshape(graph, exchanged(graph, y), c->weight->rank, c->weight->size) : NULL;
 }
 
@@ -133,7 +121,7 @@ static Node *to_weight_by_product(const GradConvolution *c) {
         size[1 + i] = c->weight->size[2 + i];
     }
     size[n + 1] = c->x->size[1];
-    Node *g = call_permute(graph, c->g, order), *windows = window_rows(c);
+    Node *g = call_permute(graph, c->g, order), *windows = window_rows(c, false);
     g = node_reshape(graph, g, 2, (int64_t[]){outputs, g ? node_numel(g) / outputs : 0});
     Node *y = call2(graph, OP_matmul, g, windows);
     return y ? call_permute(graph, node_reshape(graph, y, n + 2, size), back) : NULL;
@@ -239,7 +227,7 @@ void grad_convolution(const GradCall *call) {
         if (!call->wanted[k]) continue;
         bool product = k && c.groups == 1 && windows_are_few(&c);
         bool few = c.x->size[1] < FEW_CHANNELS;
-        Node *to = product && few          ? to_weight_by_columns(&c)
+        Node *to = product && few          ? to_weight_by_taps(&c)
                    : product               ? to_weight_by_product(&c)
                    : k && is_depthwise(&c) ? to_weight_by_sums(&c)
                    : k                     ? to_weight(&c)
