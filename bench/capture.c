@@ -3,10 +3,12 @@
  * for each case. compare_capture.py runs PyTorch's beside it. "first" is the time of all different
  * calls in turn, compilations included; the folder of the cache should be empty.
  *
- *     bench_capture [THREADS] [RUNS]      {"case": "100 inputs", "eager_us": 12.1, ...} */
+ *     bench_capture [THREADS] [RUNS] [PART OF A NAME]
+ *     {"case": "100 inputs", "eager_us": 12.1, ...} */
 #include <carbide.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { INPUTS = 100, SIZES = 100, RATES = 100, OPS = 1000 };
@@ -82,7 +84,9 @@ static double least(const Calls *calls, int runs) {
     return best;
 }
 
+static const char *part = ""; /* of the names of the cases that are measured */
 static void measure(const char *name, Calls *calls, int runs) {
+    if (!strstr(name, part)) return;
     int different = calls->sizes * calls->rates;
     calls->compiled = NULL;
     double eager = least(calls, runs);
@@ -102,6 +106,7 @@ static void measure(const char *name, Calls *calls, int runs) {
 int main(int argc, char **argv) {
     cb_set_threads(argc > 1 ? atoi(argv[1]) : 2);
     int runs = argc > 2 ? atoi(argv[2]) : 200;
+    if (argc > 3) part = argv[3];
     static Calls adds = {.function = adds_all, .sizes = 1, .rates = 1};
     static Calls blocks = {.function = block, .inputs = 2, .rates = 1};
     static Calls steps = {.function = step, .inputs = 2, .sizes = 1, .rates = RATES};

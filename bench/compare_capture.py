@@ -2,12 +2,12 @@
 """Calls of compiled functions beside PyTorch: guards, sizes and numbers that change, many ops. The same functions in
 turn, least of the rounds; freed memory is kept, caches on disk are empty in each round.
 
-    python bench/compare_capture.py build/bench_capture [THREADS] [ROUNDS] [RUNS]     needs torch; prints a table"""
+    python bench/compare_capture.py build/bench_capture [THREADS] [ROUNDS] [RUNS] [PART OF A NAME]     needs torch; prints a table"""
 import json, os, subprocess, sys, tempfile, time
 
 KEPT = {'MALLOC_MMAP_MAX_': '0', 'MALLOC_TRIM_THRESHOLD_': str(1 << 40)}
 
-def torch_rows(threads, runs):
+def torch_rows(threads, runs, part):
     import torch
     torch.set_num_threads(threads)
     torch.manual_seed(1)
@@ -29,6 +29,7 @@ def torch_rows(threads, runs):
         return z
 
     def measure(name, function, inputs, rates, runs, whole=False):
+        if part not in name: return
         different = [(inputs[k % len(inputs)], 0.1 / (1 + k % rates)) for k in range(len(inputs) * rates)]
         def least(f):
             best = 1e30
@@ -57,11 +58,11 @@ def torch_rows(threads, runs):
         measure('1 inputs fullgraph', adds_all, [ones[:1]], 1, 20 * runs, whole=True)
 
 def main():
-    if sys.argv[1] == '--torch': return torch_rows(int(sys.argv[2]), int(sys.argv[3]))
-    program, threads, rounds, runs = sys.argv[1], *[(sys.argv + [''] * 4)[i] or default for i, default in ((2, '2'), (3, '3'), (4, '200'))]
+    if sys.argv[1] == '--torch': return torch_rows(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    program, threads, rounds, runs, part = sys.argv[1], *[(sys.argv + [''] * 5)[i] or default for i, default in enumerate(('2', '3', '200', ''), 2)]
     rows = {}
     for _ in range(int(rounds)):
-        for command in ([program, threads, runs], [sys.executable, __file__, '--torch', threads, runs]):
+        for command in ([program, threads, runs, part], [sys.executable, __file__, '--torch', threads, runs, part]):
             with tempfile.TemporaryDirectory() as folder:
                 fresh = {'CARBIDE_CACHE_DIR': folder, 'TORCHINDUCTOR_CACHE_DIR': folder}
                 text = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ, **KEPT, **fresh)).stdout
