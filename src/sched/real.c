@@ -9,13 +9,14 @@
 #include <string.h>
 
 enum {
-    SHARED_COST = 4,  /* a node with several users may cost this much to compute again */
-    SHARED_LOADS = 2, /* ... and read this much */
-    AGAIN_COST = 32,  /* the same where all it reads of its size is a product, which may stay: one
+    SHARED_COST = 4,   /* a node with several users may cost this much to compute again */
+    SHARED_LOADS = 2,  /* ... and read this much */
+    AGAIN_COST = 32,   /* the same where all it reads of its size is a product, which may stay: one
                        * value in memory in place of several, until a step backward has read it */
-    SPREAD_COST = 8,  /* the same for a node that is read many times over, through a broadcast */
-    JOIN_READS = 4,   /* a concatenation pays for its own memory by so many reads of an element */
-    TREE_NODES = 64   /* longest expansion: keeps lowering linear in the size of the graph */
+    SPREAD_COST = 8,   /* the same for a node that is read many times over, through a broadcast */
+    JOIN_READS = 4,    /* a concatenation pays for its own memory by so many reads of an element */
+    CHOSEN_SHARE = 16, /* who reads one of so many elements of an epilogue may compute them again */
+    TREE_NODES = 64    /* longest expansion: keeps lowering linear in the size of the graph */
 };
 
 typedef struct Tree { /* of an expanded node, down to real ones */
@@ -259,8 +260,9 @@ static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
         t.nodes += leaf ? 0 : tree[input->id].nodes;
         t.joins += leaf ? 0 : tree[input->id].joins;
         t.several |= !leaf && tree[input->id].several;
-        bool small = leaf && input->op == OP_input && spreads(node, input);
-        add_large(&t, small ? NULL : leaf ? input : tree[input->id].large);
+        const Node *large = leaf ? input : tree[input->id].large;
+        bool small = large && large->op == OP_input && spreads(node, large);
+        add_large(&t, small ? NULL : large);
     }
     return t;
 }
@@ -300,14 +302,16 @@ static bool is_epilogue(const bool *after_product, const Node *node) {
 }
 
 /* Whoever rearranges such work would do it again for every element that it reads, and at other
- * positions: it becomes real, joins the epilogue and is read from memory. */
+ * positions: it becomes real, joins the epilogue and is read from memory. Not for a few elements,
+ * as those of a loss are that a label chooses. */
 static void mark_epilogues(Schedule *s, bool *after_product, const Node *node) {
     OpKind kind = op_info(node->op)->kind;
     after_product[node->id] = kind == KIND_CONTRACT || is_epilogue(after_product, node);
     if (kind != KIND_VIEW && kind != KIND_JOIN && !op_has_index(node->op)) return;
     for (int i = 0; i < node->input_count; i++) {
         const Node *input = node->input[i];
-        if (after_product[input->id]) make_real(s, input);
+        bool few = node_numel(node) * CHOSEN_SHARE <= node_numel(input);
+        if (after_product[input->id] && !few) make_real(s, input);
     }
 }
 
