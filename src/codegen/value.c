@@ -61,14 +61,11 @@ const char *emit_size(Emit *e, int64_t value) {
     return hole_size(e->usage->holes, e->arena, value, "");
 }
 
-/* Few elements side by side are what a compiler makes vectors of by their number. Where an axis
- * varies they may be its size. */
-static bool opens(const Emit *e, int64_t value) {
-    return hole_is_open(value) || (value > 1 && kernel_varies(e->kernel));
-}
-
+/* Few elements side by side are what a compiler makes vectors of by their number: a stride of 2
+ * stays one. Where an axis varies it may be its size. */
 const char *emit_long(Emit *e, int64_t value) {
-    return hole_size(opens(e, value) ? e->usage->holes : NULL, e->arena, value, "L");
+    bool opens = hole_is_open(value) || stride_varies(e->kernel, value);
+    return hole_size(opens ? e->usage->holes : NULL, e->arena, value, "L");
 }
 
 /* ---- indices -------------------------------------------------------------------------------- */
@@ -84,7 +81,9 @@ static bool fits_int(const Emit *e, const Expr *x) {
 
 static Phrase number_of(Emit *e, Scalar value, bool narrow) {
     Phrase literal = literal_of(e, CB_I64, value);
-    if (!e->usage->holes || !opens(e, value.i)) return literal;
+    /* where an axis varies, one less than its size */
+    bool opens = hole_is_open(value.i) || (value.i > 1 && kernel_varies(e->kernel));
+    if (!e->usage->holes || !opens) return literal;
     return hole_value(e->usage->holes, (TextNumber){value, CB_I64, true}, narrow, literal);
 }
 

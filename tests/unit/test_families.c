@@ -98,6 +98,20 @@ static void a_text_that_grows(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *every_second(cb_tensor *x) { return cb_mul(cb_slice(x, 1, 0, 64, 2), 3.0); }
+
+/* Of rows whose number varies and is 3 now, 2 is no size: the compiler
+ * makes vectors of a stride that it sees. */
+static void a_stride_is_no_number_of_rows(void **state) {
+    (void)state;
+    cb_tensor *x = cb_rand(cb_dims(3, 64));
+    assert_int_equal(cb_mark_dynamic(x, 0), CB_OK);
+    cb_function *fast = cb_compile(every_second, "fullgraph=1");
+    expect_equal(cb_call(fast, x), every_second(x));
+    assert_int_equal(counted(fast, "[l * 2L]"), 1);
+    cb_function_free(fast);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static FamilyKernel kernel_of(Arena *arena, const int64_t number[3]) {
@@ -171,6 +185,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(layers_of_one_width_are_one, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(a_text_that_grows, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(a_stride_is_no_number_of_rows, open_scope,
+                                        close_scope_without_error),
         cmocka_unit_test_setup_teardown(choices_are_counted, open_scope, close_scope_without_error),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
