@@ -112,6 +112,20 @@ static void a_stride_is_no_number_of_rows(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *greatest(cb_tensor *x) { return cb_argmax(x, 1); }
+
+/* Where the greatest one is counts in as many bytes as the elements have: rows of any length end
+ * under a mask. */
+static void positions_are_as_wide_as_elements(void **state) {
+    (void)state;
+    cb_tensor *x = cb_rand(cb_dims(20, 40));
+    cb_function *fast = cb_compile(greatest, "dynamic=1");
+    expect_equal(cb_call(fast, x), greatest(x));
+    assert_int_equal(counted(fast, " on = MASKED("), 2);
+    assert_int_equal(counted(fast, "int64_t q"), 0);
+    cb_function_free(fast);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static FamilyKernel kernel_of(Arena *arena, const int64_t number[3]) {
@@ -186,6 +200,8 @@ int main(void) {
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(a_text_that_grows, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(a_stride_is_no_number_of_rows, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(positions_are_as_wide_as_elements, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(choices_are_counted, open_scope, close_scope_without_error),
     };

@@ -37,13 +37,16 @@ static Node *argument_extreme(Graph *graph, Op op, Node *x, cb_dim_list dims, bo
     for (int i = 0; i < rank - dim; i++) along[i] = i ? 1 : count;
     Node *most = call_reduce(graph, extreme, x, dims_one(dim), true);
     if (!most) return NULL;
-    Node *position = node_reshape(graph, call_arange(graph, count, CB_I64), rank - dim, along);
+    /* positions as wide as most elements: vectors of them are no more than of these */
+    cb_dtype type = count < INT32_MAX ? CB_I32 : CB_I64;
+    Node *position = node_reshape(graph, call_arange(graph, count, type), rank - dim, along);
     Node *found = call2(graph, OP_eq, x, most);
     if (dtype_is_float(x->dtype))
         found = call2(graph, OP_logical_or, found, call1(graph, OP_isnan, x));
-    Node *none = graph_constant(graph, CB_I64, (Scalar){.i = count});
+    Node *none = graph_constant(graph, type, (Scalar){.i = count});
     Node *candidates = call3(graph, OP_where, found, position, none);
-    return call_reduce(graph, OP_amin, candidates, dims_one(dim), keepdim);
+    Node *first = call_reduce(graph, OP_amin, candidates, dims_one(dim), keepdim);
+    return first ? node_convert(graph, first, CB_I64) : NULL;
 }
 
 /* max + log(sum(exp(x - max))), where an infinite maximum counts as 0: it shows in the sum
