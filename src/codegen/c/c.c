@@ -90,8 +90,8 @@ static void count_of_few(CKernel *c) {
     Emit *e = &c->e;
     const char *points = emit_size(e, e->kernel->inner_size);
     long long few = (long long)c->few->lanes, lanes = (long long)c->lanes;
-    emit_line(e, "const int few = %s > 1 && %s <= %d && run >= %lld;", points, points, FEW_POINTS,
-              few);
+    emit_line(e, "const int few = %s > 1 && %s <= %lld && run >= %lld;", points, points,
+              (long long)c->few->few_points, few);
     emit_line(e, "const int n = few ? %lld : run < %lld ? (int)run : %lld;", few, lanes, lanes);
 }
 

@@ -68,6 +68,7 @@ struct CKernel {
     bool written_out;      /* NESTED: the inner range is text, point by point */
     Phrase *point_name;    /* written-out inner points: names by point and expression */
     CKernel *few;          /* an ARRAY kernel as it is for few inner points; or NULL */
+    int64_t few_points;    /* of such a one: for up to so many; else 0 */
     CKernel *few_columns;  /* the same for few lanes */
     CKernel **flat_rows;   /* vec, of a NESTED one: flat ones for rows of few lanes; or NULL */
     bool by_length;        /* there are texts for some lengths of its rows */

@@ -27,7 +27,8 @@ enum {
     WEAVE_ROWS = 4, /* of scans at a time: with what they write, less lines than a set has */
     WEAVE_LANES = 16,
     WEAVE_COST = 12, /* additions for each point, from which on vectors make up for gathering */
-    FEW_LANES = 64,  /* four vectors of AVX-512, which stay in registers for all of few points */
+    FEW_LANES = 64,  /* four vectors of AVX-512, which stay in registers for all of few points: */
+    FEW_ROWS = 128,  /* of so many, if what they keep leaves room */
     PART_LANES = 9   /* of a piece of a row whose length varies: its own does, too */
 };
 
@@ -341,7 +342,7 @@ int64_t c_room_of_rows(const CKernel *c) {
     bool varies = false;
     for (int a = kernel->outer_count; a < length(kernel->axis); a++)
         varies |= kernel->axis[a].varies;
-    if (has_few(kernel, true)) return FEW_POINTS;
+    if (c->few_points) return c->few_points;
     if (!varies && c->shape == SHAPE_ROW) return (kernel->inner_size + 63) / 64 * 64;
     if (!varies) return kernel->inner_size;
     int64_t room = TYPICAL_MOST;
@@ -355,7 +356,7 @@ static void keep_columns(CKernel *c) {
     Emit *e = &c->e;
     if (c->shape != SHAPE_ARRAY || c->split || has_few(e->kernel, false)) return;
     int64_t *cost = arena_new_array(e->arena, int64_t, e->count + 1);
-    int64_t bytes = 0;
+    int64_t kept = 0;
     for (int id = 0; id < e->count; id++) {
         const Expr *x = e->kernel->expr[id];
         Local *local = &e->local[id];
@@ -368,8 +369,11 @@ static void keep_columns(CKernel *c) {
         bool again = e->info.expr[id].users && local->last_use > e->info.expr[id].pass;
         bool value = local->inner && local->level == e->body_level && x->op != EX_scan;
         local->cached = again && value && cost[id] >= KEEP_COST;
-        bytes += local->cached ? c_room_of_rows(c) * 8 : 0;
+        kept += local->cached;
     }
+    if (has_few(e->kernel, true))
+        c->few_points = kept ? least(FEW_ROWS, KEEP_BYTES / (8 * FEW_LANES * kept)) : FEW_ROWS;
+    int64_t bytes = 8 * kept * c_room_of_rows(c);
     int64_t lanes = bytes ? KEEP_BYTES / bytes / 64 * 64 : c->lanes;
     if (c->slab && bytes * c->slab <= KEEP_BYTES) return;
     if (lanes >= 64 && lanes < c->lanes) c->lanes = c->out_lanes = lanes;
