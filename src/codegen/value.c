@@ -61,10 +61,16 @@ const char *emit_size(Emit *e, int64_t value) {
     return hole_size(e->usage->holes, e->arena, value, "");
 }
 
+/* Where an axis varies, or did before it was replaced by one of so many points. */
+static bool follows_axis(const Kernel *kernel, int64_t stride) {
+    while (kernel && !stride_varies(kernel, stride)) kernel = kernel->below;
+    return kernel != NULL;
+}
+
 /* Few elements side by side are what a compiler makes vectors of by their number: a stride of 2
- * stays one. Where an axis varies it may be its size. */
+ * stays one, unless it follows a size that varies. */
 const char *emit_long(Emit *e, int64_t value) {
-    bool opens = hole_is_open(value) || stride_varies(e->kernel, value);
+    bool opens = hole_is_open(value) || follows_axis(e->kernel, value);
     return hole_size(opens ? e->usage->holes : NULL, e->arena, value, "L");
 }
 

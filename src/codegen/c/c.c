@@ -142,7 +142,9 @@ static void close_items(CKernel *c, Mark mark);
 /* A text for one number, which is literal in it. */
 static void open_length(Emit *e, const char *size, int length) {
     emit_open(e, "if (%s == %d)", size, length);
-    if (*size == 'n') emit_line(e, "enum { %s = %d, i%s = %d };", size, length, size + 1, length);
+    if (*size != 'n') return;
+    emit_line(e, "const int64_t %s = %d;", size, length); /* products of an int may wrap */
+    emit_line(e, "const int i%s = %d;", size + 1, length);
 }
 
 /* Whole rows of a few columns, whose number varies: for each number a loop with lanes across the
@@ -425,6 +427,24 @@ static void open_function(CKernel *c, const char *kind, const char *suffix) {
     bind_buffers(c);
 }
 
+/* The kernel over rows of few points, each a lane, whose number is its last axis: a text for each
+ * length that compilers take apart in registers. */
+static void rows_by_length(CKernel *c, Kernel *over_rows) {
+    Emit *e = &c->e;
+    int axis = over_rows->outer_count;
+    const char *size = emit_size(e, over_rows->axis[axis].size);
+    for (int points = 2; points <= c->longest; points = c_next_length(points)) {
+        Kernel *kernel = kernel_of_points(over_rows, axis, points);
+        CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
+        open_length(e, size, points);
+        rows->e.indent = e->indent;
+        rows->hidden = c->hidden;
+        all_items(rows);
+        emit_line(e, "return;");
+        emit_close(e);
+    }
+}
+
 /* One of the texts for rows of few columns, of those among first .. last that are its. */
 static void items_of_flat_rows(CKernel *c, int i) {
     Emit *e = &c->e;
@@ -457,28 +477,15 @@ static void kernel_of_flat_rows(CKernel *c) {
               size);
     emit_line(e, "if (last * %s < high) %s_all(buffer, last * %s, high, pass, slot);", size, name,
               size);
+    if (c->longest) {
+        emit_line(e, "low = first, high = last;");
+        rows_by_length(c, kernel_by_rows(e->kernel, e->kernel->axis[e->lane_axis].size, true));
+    }
     for (int i = 0; i < length(c->flat_rows); i++) items_of_flat_rows(c, i);
     emit_line(e, "return;");
     emit_close(e);
     emit_line(e, "%s_all(buffer, low, high, pass, slot);", name);
     emit_close(e);
-}
-
-/* Rows that are folded, each a lane, of lengths that compilers take apart in registers. */
-static void rows_by_length(CKernel *c) {
-    Emit *e = &c->e;
-    int axis = e->kernel->outer_count;
-    const char *size = emit_size(e, e->kernel->axis[axis].size);
-    for (int points = 2; points <= LENGTH_MOST; points += points < 4 ? 1 : 4) {
-        Kernel *kernel = kernel_of_points(e->kernel, axis, points);
-        CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
-        open_length(e, size, points);
-        rows->e.indent = e->indent;
-        rows->hidden = c->hidden;
-        all_items(rows);
-        emit_line(e, "return;");
-        emit_close(e);
-    }
 }
 
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
@@ -499,7 +506,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_declare_strides(c);
     if (c->columns) c_repeat_columns(c);
     if (c->few_columns) items_of_few_columns(c);
-    if (c->by_length) rows_by_length(c);
+    if (c->longest && !apart) rows_by_length(c, e->kernel);
     all_items(c);
     if (c->any_stream) emit_line(e, "stream_fence();");
     usage->helper[HELPER_stream] |= c->any_stream;

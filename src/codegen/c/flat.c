@@ -110,6 +110,55 @@ int64_t c_flat_lanes(const CKernel *c) {
     return rows < FLAT_ROWS ? FLAT_ROWS : rows;
 }
 
+/* Loads under a condition on the row, which trap where that leaves out all of a far one. */
+static bool asks_rows(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    uint32_t rows = (1u << kernel->outer_count) - 1;
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *x = kernel->expr[id];
+        bool asks = x->op == EX_load && x->input_count > 1 && c->e.info.expr[id].users;
+        if (asks && x->input[1]->axes & rows) return true;
+    }
+    return false;
+}
+
+/* A load that is one for all of a row, which is expanded for a run over many rows. */
+static bool has_row_value(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int lane = c->e.lane_axis;
+    for (int id = 0; id < length(kernel->expr); id++) {
+        const Expr *x = kernel->expr[id];
+        bool row = x->op == EX_load && expr_uses_axis(x, lane - 1);
+        if (row && !expr_uses_axis(x, lane) && c->e.info.expr[id].users) return true;
+    }
+    return false;
+}
+
+/* Rows that are as short as a loop's overhead: where their length varies, and few columns would be
+ * lanes, there is another text that walks whole rows of these as one run. */
+void c_choose_flat_rows(CKernel *c) {
+    Kernel *kernel = c->e.kernel;
+    int lane = c->e.lane_axis;
+    bool nested = c->shape == SHAPE_NESTED && !c->inner_count && lane > 0 && !c->turns;
+    CKernel **made = NULL;
+    if (!nested || c->step_count || c->any_stream || !c->e.usage->holes) return;
+    if (!kernel->axis[lane].varies || c_has_halves(kernel) || c_whole_cost(c) > HEAVY_ARITHMETIC)
+        return;
+    Kernel *by_rows = kernel_by_rows(kernel, kernel->axis[lane].size, true);
+    int64_t *edge = lane > 1 ? NULL : kernel_edges(by_rows, 0, c->e.arena);
+    for (int i = 0; i <= length(edge); i++) {
+        int64_t low = i ? edge[i - 1] : 0,
+                high = i < length(edge) ? edge[i] : by_rows->axis[0].size;
+        Kernel *piece = length(edge) ? kernel_piece(by_rows, 0, low, high) : by_rows;
+        CKernel *rows = c_prepare(piece, NULL, false, c->e.usage, c->e.out);
+        if (!rows->columns || asks_rows(rows)) return;
+        push(c->e.arena, made, rows);
+    }
+    c->flat_rows = made;
+    c->row_edge = edge;
+    if (has_row_value(c)) c->longest = c_longest_text(c);
+}
+
 /* ---- accesses ---------------------------------------------------------------------------- */
 
 /* Along the run, from the first element of the first row. */

@@ -71,7 +71,7 @@ struct CKernel {
     int64_t few_points;    /* of such a one: for up to so many; else 0 */
     CKernel *few_columns;  /* the same for few lanes */
     CKernel **flat_rows;   /* vec, of a NESTED one: flat ones for rows of few lanes; or NULL */
-    bool by_length;        /* there are texts for some lengths of its rows */
+    int longest;           /* of the lengths of rows that have texts of their own; or 0 */
     int64_t *row_edge;     /* vec: where one of these ends and the next one begins */
     bool several;          /* it is such a one: lanes are the columns of several rows, */
     const char *count;     /* so many where it is not n */
@@ -112,8 +112,7 @@ enum {
     FLAT_NARROW = 16,      /* and without */
     TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
     TURN_FEW = 8,          /* of up to so many a run is text */
-    LENGTH_MOST = 8,       /* of rows that are taken apart: of 2, 3, 4 and 8, */
-    LENGTH_POINTS = 17,    /* so many points in all */
+    LENGTH_MOST = 8,       /* of rows that are taken apart: of 2, 3, 4 and 8 */
     SEVERAL_ROWS = 32,     /* of few columns, at a time */
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500  /* in its functions: more become calls */
@@ -140,6 +139,9 @@ void c_end_accumulators(CKernel *c, int pass);
 /* range: of a piece of a row, or NULL. turns: it stands in the loops of one that does. */
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out);
 int c_own_cost(const Expr *x); /* in additions */
+int64_t c_whole_cost(const CKernel *c); /* of a point */
+int c_longest_text(const CKernel *c);
+bool c_has_halves(const Kernel *kernel);
 int64_t c_room_of_rows(const CKernel *c); /* inner points that its arrays have room for */
 void c_item(CKernel *c);                  /* one item, or block of lanes */
 void c_choose_pieces(CKernel *c);
@@ -182,6 +184,7 @@ void c_lanes_in_steps(CKernel *c);
 /* by_point: all points of a row at once would cost too much. */
 void c_choose_columns(CKernel *c, bool by_point);
 void c_choose_lengths(CKernel *c);
+static inline int c_next_length(int length) { return length < 4 ? length + 1 : 2 * length; }
 bool c_keeps_any(const CKernel *c); /* rows for a later sweep */
 void c_choose_flat_rows(CKernel *c); /* of a kernel, whose pieces and steps are chosen */
 int64_t c_flat_lanes(const CKernel *c);

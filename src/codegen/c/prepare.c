@@ -51,7 +51,7 @@ static bool is_term(const CKernel *c, int id) {
     return c->e.info.expr[id].users || has_guard(c->e.kernel);
 }
 
-static int64_t whole_cost(const CKernel *c) {
+int64_t c_whole_cost(const CKernel *c) {
     int64_t cost = 0;
     for (int id = 0; id < length(c->e.kernel->expr); id++)
         if (is_term(c, id)) cost += c_own_cost(c->e.kernel->expr[id]);
@@ -95,7 +95,7 @@ static bool has_buffer_of(const Kernel *kernel, cb_dtype dtype) {
 }
 
 /* Converted one by one they cost more than all else. */
-static bool has_halves(const Kernel *kernel) {
+bool c_has_halves(const Kernel *kernel) {
     return has_buffer_of(kernel, CB_F16) || has_buffer_of(kernel, CB_BF16);
 }
 
@@ -113,7 +113,7 @@ static void choose_scans(CKernel *c, int64_t cost) {
     const Kernel *kernel = c->e.kernel;
     int lane = kernel->outer_count - 1, last = length(kernel->axis) - 1;
     if (!kernel_has_scan(kernel) || last <= lane) return;
-    bool light = cost < WEAVE_COST && !has_halves(kernel);
+    bool light = cost < WEAVE_COST && !c_has_halves(kernel);
     bool strips = axis_typical(kernel, last) >= SCAN_BYTES / widest(c, last) && sets_alone(kernel);
     if (!light && strips) {
         c->shape = SHAPE_ROW;
@@ -140,7 +140,7 @@ static void choose_shape(CKernel *c) {
     bool folds = length(c->e.info.reduce) > 0;
     c->e.lane_axis = NO_LANE;
     c->shape = SHAPE_SERIAL;
-    int64_t cost = whole_cost(c);
+    int64_t cost = c_whole_cost(c);
     int64_t inner_size = kernel_typical_row(kernel);
     bool heavy = inner_size * cost > HEAVY_ARITHMETIC;
     bool gathers = c_gathers_rows(c->e.kernel, folds, cost);
@@ -221,7 +221,7 @@ static void choose_turns(CKernel *c) {
     for (int s = 0; s < c->store_count; s++)
         c->turns |= turns_at(c, kernel->store[s].index, kernel->store[s].buffer);
     /* Each number is compiled; rows that are read straight are gathered by some of them. */
-    bool cheap = TURN_FEW * whole_cost(c) <= HEAVY_ARITHMETIC && !straight;
+    bool cheap = TURN_FEW * c_whole_cost(c) <= HEAVY_ARITHMETIC && !straight;
     c->turns_few = c->turns && cheap && kernel->axis[lane].varies && !c->inner_count && !c->split;
 }
 
@@ -479,7 +479,7 @@ static void choose_few(CKernel *c) {
     c->several = has_few(kernel, false);
     if (!one || c->several || has_few(kernel, true) || !c->e.usage->holes) return;
     if (c->columns || c->slab || c->weave || kernel_has_scan(kernel)) return;
-    if (FEW_POINTS * whole_cost(c) > APART_ARITHMETIC || has_halves(kernel) || c->any_stream)
+    if (FEW_POINTS * c_whole_cost(c) > APART_ARITHMETIC || c_has_halves(kernel) || c->any_stream)
         return;
     if (kernel->axis[rows].varies && !c->split) {
         CKernel *few = c_prepare(kernel_of_few(kernel, rows), NULL, false, c->e.usage, c->e.out);
@@ -490,51 +490,26 @@ static void choose_few(CKernel *c) {
         c->few_columns = c_prepare(kernel_of_few(kernel, lane), NULL, false, c->e.usage, c->e.out);
 }
 
+/* The longest row with a text of its own, of those that take the compiler no longer than all else;
+ * 0: none. */
+int c_longest_text(const CKernel *c) {
+    int64_t cost = c_whole_cost(c), points = 0;
+    int longest = 0;
+    for (int length = 2; length <= LENGTH_MOST; length = c_next_length(length)) {
+        points += length;
+        if (points * cost <= HEAVY_ARITHMETIC) longest = length;
+    }
+    return longest;
+}
+
 /* Rows of a few points, each a lane, whose number varies: for some numbers, which compilers take
  * apart in registers, there are texts in which they are literal. */
 void c_choose_lengths(CKernel *c) {
     const Kernel *kernel = c->e.kernel;
     bool rows = c->shape == SHAPE_ARRAY && c->inner_count == 1 && !c->split && !c->any_stream;
     if (!rows || !c->e.usage->holes || !kernel->axis[kernel->outer_count].varies) return;
-    if (c->columns || c->slab || has_halves(kernel) || has_guard(kernel)) return;
-    bool cheap = LENGTH_POINTS * whole_cost(c) <= HEAVY_ARITHMETIC;
-    c->by_length = cheap && rows_vary(c);
-}
-
-/* Loads under a condition on the row, which trap where that leaves out all of a far one. */
-static bool asks_rows(const CKernel *c) {
-    const Kernel *kernel = c->e.kernel;
-    uint32_t rows = (1u << kernel->outer_count) - 1;
-    for (int id = 0; id < length(kernel->expr); id++) {
-        const Expr *x = kernel->expr[id];
-        bool asks = x->op == EX_load && x->input_count > 1 && c->e.info.expr[id].users;
-        if (asks && x->input[1]->axes & rows) return true;
-    }
-    return false;
-}
-
-/* Rows that are as short as a loop's overhead: where their length varies, and few columns would be
- * lanes, there is another text that walks whole rows of these as one run. */
-void c_choose_flat_rows(CKernel *c) {
-    Kernel *kernel = c->e.kernel;
-    int lane = c->e.lane_axis;
-    bool nested = c->shape == SHAPE_NESTED && !c->inner_count && lane > 0 && !c->turns;
-    CKernel **made = NULL;
-    if (!nested || c->step_count || c->any_stream || !c->e.usage->holes) return;
-    if (!kernel->axis[lane].varies || has_halves(kernel) || whole_cost(c) > HEAVY_ARITHMETIC)
-        return;
-    Kernel *by_rows = kernel_by_rows(kernel, kernel->axis[lane].size, true);
-    int64_t *edge = lane > 1 ? NULL : kernel_edges(by_rows, 0, c->e.arena);
-    for (int i = 0; i <= length(edge); i++) {
-        int64_t low = i ? edge[i - 1] : 0,
-                high = i < length(edge) ? edge[i] : by_rows->axis[0].size;
-        Kernel *piece = length(edge) ? kernel_piece(by_rows, 0, low, high) : by_rows;
-        CKernel *rows = c_prepare(piece, NULL, false, c->e.usage, c->e.out);
-        if (!rows->columns || asks_rows(rows)) return;
-        push(c->e.arena, made, rows);
-    }
-    c->flat_rows = made;
-    c->row_edge = edge;
+    if (c->columns || c->slab || c_has_halves(kernel) || has_guard(kernel)) return;
+    if (rows_vary(c)) c->longest = c_longest_text(c);
 }
 
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out) {
