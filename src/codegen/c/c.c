@@ -147,26 +147,8 @@ static void open_length(Emit *e, const char *size, int length) {
     emit_line(e, "const int i%s = %d;", size + 1, length);
 }
 
-/* Whole rows of a few columns, whose number varies: for each number a loop with lanes across the
- * rows, in which it is literal. Along such rows a loop would take as long as 16 elements do. */
-static void turn_few(CKernel *c, const char *size) {
-    Emit *e = &c->e;
-    emit_open(e, "if (rows && %s <= %d)", size, TURN_FEW);
-    emit_line(e, "const int64_t low = line, high = line + rows;");
-    for (int few = 2; few <= TURN_FEW; few++) {
-        Kernel *kernel = kernel_by_rows(e->kernel, few, false);
-        CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
-        open_length(e, size, few);
-        rows->e.indent = e->indent;
-        rows->hidden = c->hidden;
-        Mark mark = open_items(rows, false);
-        c_item(rows);
-        close_items(rows, mark);
-        emit_close(e);
-    }
-    emit_line(e, "item += rows * %s;", size);
-    emit_line(e, "continue;");
-    emit_close(e);
+static bool has_turned_few(const CKernel *c) {
+    return c->turns_few && !c->edge && c->e.usage->holes;
 }
 
 /* Blocks of TURN_LANES columns and up to TURN_ROWS rows; what is no whole row goes by itself. */
@@ -175,7 +157,13 @@ static void open_turns(CKernel *c) {
     const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
     emit_line(e, "const int64_t line = item / %s, column = item %% %s;", size, size);
     emit_line(e, "int64_t rows = column ? 0 : (high - item) / %s, width = %s;", size, size);
-    if (c->turns_few && !c->edge && e->usage->holes) turn_few(c, size);
+    if (has_turned_few(c)) {
+        emit_open(e, "if (rows && %s <= %d)", size, TURN_FEW);
+        emit_line(e, "%s_few(buffer, line, line + rows, pass, slot);", e->kernel->name);
+        emit_line(e, "item += rows * %s;", size);
+        emit_line(e, "continue;");
+        emit_close(e);
+    }
     emit_line(e, "if (rows > %d) rows = %d;", TURN_ROWS, TURN_ROWS);
     emit_open(e, "if (!rows)");
     emit_line(e, "rows = 1;");
@@ -427,6 +415,26 @@ static void open_function(CKernel *c, const char *kind, const char *suffix) {
     bind_buffers(c);
 }
 
+/* Whole rows of a few columns, whose number varies: for each number a loop with lanes across the
+ * rows, in which it is literal. Along such rows a loop would take as long as 16 elements do. In a
+ * function of their own, so that the walk over blocks has the registers. */
+static void function_of_turned_few(CKernel *c) {
+    Emit *e = &c->e;
+    open_function(c, "static __attribute__((noinline)) void", "_few");
+    c_declare_strides(c);
+    const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
+    for (int few = 2; few <= TURN_FEW; few++) {
+        Kernel *kernel = kernel_by_rows(e->kernel, few, false);
+        CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
+        open_length(e, size, few);
+        rows->e.indent = e->indent;
+        rows->hidden = c->hidden;
+        all_items(rows);
+        emit_close(e);
+    }
+    emit_close(e);
+}
+
 /* The kernel over rows of few points, each a lane, whose number is its last axis: a text for each
  * length that compilers take apart in registers. */
 static void rows_by_length(CKernel *c, Kernel *over_rows) {
@@ -500,6 +508,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_lane_functions(c);
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
     bool apart = c->flat_rows != NULL;
+    if (has_turned_few(c)) function_of_turned_few(c);
     open_function(c, apart ? "static __attribute__((noinline)) void" : "void", apart ? "_all" : "");
     c_keep_rows(c);
     c_hide_run(c);
