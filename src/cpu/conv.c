@@ -146,8 +146,8 @@ static bool run(Convolution *c) {
     Storage *x = converts ? conv_convert_x(c) : NULL, *packed = NULL;
     Storage *channels = ends ? set_end(c, &end) : NULL;
     bool ready = (x || !converts) && (channels || !ends);
-    if (ready && !c->packed && (packed = pack(c))) c->packed = packed->data;
-    ready = ready && c->packed;
+    if (ready && !c->packed && c->method->pack && (packed = pack(c))) c->packed = packed->data;
+    ready = ready && (c->packed || !c->method->pack);
     if (ready) c->method->run(c);
     if (packed) storage_release(packed);
     if (channels) storage_release(channels);
@@ -210,7 +210,9 @@ static Convolution packing_of(const ConvolutionTask *task, int method, const voi
     return c;
 }
 
-static bool packs(const Convolution *c) { return !is_empty(c) && c->task.channels > 0; }
+static bool packs(const Convolution *c) {
+    return c->method->pack && !is_empty(c) && c->task.channels > 0;
+}
 
 bool convolution_layout(const ConvolutionTask *task, int method, Buffer *out) {
     Convolution c = packing_of(task, method, NULL);

@@ -4,6 +4,7 @@
  *   conv_cost.c      what the methods take, by the recorded model
  *   conv_direct.c    channels last in x and out: register tiles over x where it lies
  *   conv_winograd.c  the same for 3x3 and 5x5 kernels: fewer multiplications
+ *   conv_winograd_sums.c  weight gradients of 3x3 kernels, likewise
  *   conv_depthwise.c the same for one channel to a group: no products over channels
  *   conv_tiles.c     the same for bf16 on AMX tiles
  *   conv_matrix.c    channels first and a kernel of 1: a matrix product
@@ -82,6 +83,8 @@ Storage *conv_winograd_pack(Convolution *c); /* by tiles of c->method->tile */
 void conv_winograd_run(Convolution *c);
 /* Points of all tiles of a side: products of every channel and out channel. */
 int64_t conv_winograd_points(const ConvolutionTask *s, int64_t tile);
+bool conv_fits_winograd_sums(const ConvolutionTask *task);
+void conv_winograd_sums_run(Convolution *c);
 bool conv_fits_tiles(const ConvolutionTask *task);
 Storage *conv_tiles_pack(Convolution *c);
 void conv_tiles_run(Convolution *common);

@@ -38,6 +38,10 @@ typedef struct GemmType {
     /* The same, k > 0, and meanwhile asks for a part of a panel that is read soon; or NULL. */
     void (*tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
                        int columns, bool add, GemmAhead ahead);
+    /* The same over full columns, both panels being parts of wider ones: element (k, lane) of a at
+     * k * a_step + lane, of b at k * b_step + lane; of f32 and f64. */
+    void (*wide_tile)(int64_t k, const void *a, int64_t a_step, const void *b, int64_t b_step,
+                      void *c, int64_t stride, int rows, bool add);
     /* The same for rows of A where they lie, in `taps` pieces of k elements each: row[t * rows of
      * the tile + r] is piece t of row r; b is one panel of taps * k. NULL on AMX. */
     void (*rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,

@@ -33,10 +33,11 @@ enum { NAME(LANES) = VECTOR_BYTES / sizeof(ELEMENT), NAME(COLUMNS) = 2 * NAME(LA
         to[0] = c##r##_0, to[1] = c##r##_1;                                                        \
     }
 #define TILE(count)                                                                                \
-    static void NAME(tile_##count)(int64_t k, const ELEMENT *a, const ELEMENT *b, ELEMENT *c,      \
-                                   int64_t stride, bool add, const char *next, int64_t step) {     \
+    static void NAME(tile_##count)(int64_t k, const ELEMENT *a, int64_t a_step, const ELEMENT *b,  \
+                                   int64_t b_step, ELEMENT *c, int64_t stride, bool add,           \
+                                   const char *next, int64_t step) {                               \
         EACH_##count(OPEN);                                                                        \
-        for (; k > 0; k--, a += TILE_ROWS, b += COLUMNS, next += step) {                           \
+        for (; k > 0; k--, a += a_step, b += b_step, next += step) {                               \
             __builtin_prefetch(next), __builtin_prefetch(next + 64);                               \
             Vector b0 = ((const Loose *)b)[0], b1 = ((const Loose *)b)[1];                         \
             EACH_##count(STEP);                                                                    \
@@ -45,8 +46,9 @@ enum { NAME(LANES) = VECTOR_BYTES / sizeof(ELEMENT), NAME(COLUMNS) = 2 * NAME(LA
     }
 EACH_COUNT(TILE)
 
-typedef void NAME(Tile)(int64_t k, const ELEMENT *a, const ELEMENT *b, ELEMENT *c, int64_t stride,
-                        bool add, const char *next, int64_t step);
+typedef void NAME(Tile)(int64_t k, const ELEMENT *a, int64_t a_step, const ELEMENT *b,
+                        int64_t b_step, ELEMENT *c, int64_t stride, bool add, const char *next,
+                        int64_t step);
 #define TILE_NAME(count) NAME(tile_##count),
 static NAME(Tile) *const NAME(tiles)[TILE_ROWS] = {EACH_COUNT(TILE_NAME)};
 
@@ -64,11 +66,11 @@ static inline void NAME(any_tile)(int64_t k, const void *a, const void *b, void 
                                   int rows, int columns, bool add, const char *next,
                                   int64_t step) {
     if (columns == COLUMNS) {
-        NAME(tiles)[rows - 1](k, a, b, c, stride, add, next, step);
+        NAME(tiles)[rows - 1](k, a, TILE_ROWS, b, COLUMNS, c, stride, add, next, step);
         return;
     }
     ELEMENT full[TILE_ROWS * COLUMNS];
-    NAME(tiles)[rows - 1](k, a, b, full, COLUMNS, false, next, step);
+    NAME(tiles)[rows - 1](k, a, TILE_ROWS, b, COLUMNS, full, COLUMNS, false, next, step);
     NAME(add_columns)(full, c, stride, rows, columns, add);
 }
 
@@ -83,6 +85,12 @@ static void NAME(tile)(int64_t k, const void *a, const void *b, void *c, int64_t
                        int columns, bool add) {
     NAME(any_tile)(k, a, b, c, stride, rows, columns, add, (const char *)b + AHEAD,
                    COLUMNS * (int64_t)sizeof(ELEMENT));
+}
+
+/* The same with both panels in wider ones; all columns. What is in L1 already is not asked for. */
+static void NAME(wide_tile)(int64_t k, const void *a, int64_t a_step, const void *b, int64_t b_step,
+                            void *c, int64_t stride, int rows, bool add) {
+    NAME(tiles)[rows - 1](k, a, a_step, b, b_step, c, stride, add, b, 0);
 }
 
 /* ---- the same, with the rows of A where they lie ---- */

@@ -94,6 +94,20 @@ static inline void read_9(const Vector *d, Vector *t) {
            (u * v * (w + x) + (u + v) * w * x) * d[2] + u * v * w * x * d[0];
 }
 
+/* G g of the points of tiles of 6, the kernel being four of what is summed over. */
+static inline void spread_4_to_6(const Vector *g, Vector *t) {
+    const float zero = 1 / (P * P * Q * Q), p = 1 / (2 * P * P * (P * P - Q * Q));
+    const float q = 1 / (2 * Q * Q * (Q * Q - P * P));
+    Vector even_p = p * g[0] + p * P * P * g[2], odd_p = p * P * g[1] + p * P * P * P * g[3];
+    Vector even_q = q * g[0] + q * Q * Q * g[2], odd_q = q * Q * g[1] + q * Q * Q * Q * g[3];
+    t[0] = zero * g[0];
+    t[1] = even_p + odd_p;
+    t[2] = even_p - odd_p;
+    t[3] = even_q + odd_q;
+    t[4] = even_q - odd_q;
+    t[5] = g[3];
+}
+
 static inline void write_2_of_4(const Vector *m, Vector *y) {
     y[0] = m[0] + (m[1] + m[2]);
     y[1] = m[3] + (m[1] - m[2]);
@@ -102,6 +116,13 @@ static inline void write_2_of_4(const Vector *m, Vector *y) {
 static inline void write_2_of_6(const Vector *m, Vector *y) {
     y[0] = m[0] + ((m[1] + m[2]) + (m[3] + m[4]));
     y[1] = m[5] + P * (m[1] - m[2]) + Q * (m[3] - m[4]);
+}
+
+static inline void write_3_of_6(const Vector *m, Vector *y) {
+    Vector even_p = m[1] + m[2], even_q = m[3] + m[4];
+    y[0] = m[0] + (even_p + even_q);
+    y[1] = P * (m[1] - m[2]) + Q * (m[3] - m[4]);
+    y[2] = m[5] + P * P * even_p + Q * Q * even_q;
 }
 
 static inline void write_4_of_6(const Vector *m, Vector *y) {
@@ -244,6 +265,34 @@ static void pad_rows(const void *const *row, int64_t skip, int64_t bytes, void *
                        (size_t)(channels - c) * sizeof(type));                                     \
     }
 
+/* Of the square of 4 x 4 whose channels begin at row[position] the values at all points. */
+static void spread_squares(const float *const *row, float *to, int64_t stride, int64_t channels) {
+    for (int64_t c = 0; c < channels; c += LANES) {
+        Vector half[6][4], d[4], t[6];
+        ROLLED for (int i = 0; i < 4; i++) {
+            UNROLLED for (int j = 0; j < 4; j++) d[j] = load_f32(row[4 * i + j] + c);
+            spread_4_to_6(d, t);
+            UNROLLED for (int j = 0; j < 6; j++) half[j][i] = t[j];
+        }
+        ROLLED for (int j = 0; j < 6; j++) {
+            float *column = to + j * 6 * stride + c;
+            spread_4_to_6(half[j], t);
+            UNROLLED for (int i = 0; i < 6; i++) * (Vector *)(column + i * stride) = t[i];
+        }
+    }
+}
+
+static void spread_4_to_6_f32(const void *const *row, float *to, int64_t stride, int64_t channels) {
+    int64_t c = channels / LANES * LANES;
+    spread_squares((const float *const *)row, to, stride, c);
+    if (c == channels) return;
+    float rest[16][LANES];
+    const void *padded[16];
+    int64_t bytes = (int64_t)sizeof(float);
+    pad_rows(row, c * bytes, (channels - c) * bytes, rest, sizeof *rest, padded, 16);
+    spread_squares((const float *const *)padded, to + c, stride, LANES);
+}
+
 #define EACH_ELEMENT(M, ...)                                                                       \
     M(__VA_ARGS__, f32, float) M(__VA_ARGS__, bf16, uint16_t) M(__VA_ARGS__, f16, uint16_t)
 #define WRITES(output, tile) FOLD(output, tile) EACH_ELEMENT(WRITE, output, tile)
@@ -254,6 +303,8 @@ EACH_ELEMENT(READ, 9)
 WRITES(2, 4)
 WRITES(2, 6)
 WRITES(4, 6)
+FOLD(3, 6)
+WRITE(3, 6, f32, float)
 WRITES(3, 7)
 WRITES(5, 7)
 WRITES(5, 9)
@@ -319,12 +370,14 @@ WEIGHT(9, 5)
             weight_##tile##_##kernel                                                               \
     }
 
-const WinogradKernels LEVEL_TABLE(winograd_kernels_) = {{
-    TYPE(4, 2, 3),
-    TYPE(6, 4, 3),
-    TYPE(6, 2, 5),
-    TYPE(7, 5, 3),
-    TYPE(7, 3, 5),
-    TYPE(9, 7, 3),
-    TYPE(9, 5, 5),
-}};
+const WinogradKernels LEVEL_TABLE(winograd_kernels_) = {
+    {
+        TYPE(4, 2, 3),
+        TYPE(6, 4, 3),
+        TYPE(6, 2, 5),
+        TYPE(7, 5, 3),
+        TYPE(7, 3, 5),
+        TYPE(9, 7, 3),
+        TYPE(9, 5, 5),
+    },
+    {read_6_f32, spread_4_to_6_f32, fold_3_of_6, write_3_of_6_f32}};

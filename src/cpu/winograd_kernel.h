@@ -43,8 +43,22 @@ typedef struct WinogradType {
     void (*weight)(const float *from, float *to, int64_t stride);
 } WinogradType;
 
+/* Spread: to[point * stride + c] = the transform of a square of 4 x 4 that is summed over, at the
+ * points of a tile of 6; otherwise as Read. */
+typedef void WinogradSpread(const void *const *row, float *to, int64_t stride, int64_t channels);
+
+/* F(3x3, 4x4): the square of x that meets a square of the gradient in the nine positions of a
+ * kernel has 6 a side. */
+typedef struct WinogradSums {
+    WinogradRead *read;
+    WinogradSpread *spread;
+    WinogradFold *fold;
+    WinogradWrite *write;
+} WinogradSums;
+
 typedef struct WinogradKernels {
     WinogradType type[WINOGRAD_TYPES];
+    WinogradSums sums;
 } WinogradKernels;
 
 extern const WinogradKernels winograd_kernels_base;

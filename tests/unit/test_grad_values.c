@@ -602,12 +602,35 @@ static void cosine_below_eps(void **state) {
     }
 }
 
+/* ---- 3x3 weights, by Winograd's method where compiled ---------------------------------------- */
+
+static int64_t border;
+
+static cb_tensor *gradient_of_a_filter(cb_tensor *x, cb_tensor *filter) {
+    cb_tensor *y = cb_conv2d(x, filter, NULL, 1, border), *g;
+    return cb_grad(cb_sum(cb_mul(y, cb_sin(y))), NULL, &filter, 1, &g) ? NULL : g;
+}
+
+static void of_a_filter(void **state) {
+    (void)state;
+    cb_tensor *x = cb_randn(cb_dims(3, 17, 9, 6), CB_F32);
+    cb_tensor *filter = cb_requires_grad_(cb_randn(cb_dims(20, 17, 3, 3), CB_F32), true);
+    cb_function *fast = cb_compile(gradient_of_a_filter, NULL);
+    for (border = 0; border < 3; border++) {
+        cb_tensor *wanted = gradient_of_a_filter(x, filter), *got = cb_call(fast, x, filter);
+        double most = cb_item(cb_amax(cb_abs(cb_sub(got, wanted))));
+        assert_true(most < 1e-5 * cb_item(cb_amax(cb_abs(wanted))));
+    }
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(at_kinks),
         TEST(at_odd_elements),
         TEST(among_many_equals),
         TEST(cosine_below_eps),
+        TEST(of_a_filter),
         TEST(compiled),
         TEST(with_other_backends),
         TEST(without_the_function),

@@ -70,17 +70,18 @@ static double exact_at(const Problem *p, int64_t n, int64_t y, int64_t x, int64_
                 p->x + s->x_offset + n * s->x_batch + v * s->x_spatial[1] + u * s->x_spatial[2];
             const float *w = p->weight + s->weight_offset + o * s->weight_out +
                              i * s->weight_spatial[1] + j * s->weight_spatial[2];
-            for (int64_t c = 0; c < s->channels; c++) sum += (double)a[c] * (double)w[c];
+            for (int64_t c = 0; c < s->channels; c++)
+                sum += (double)a[c * s->x_channel] * (double)w[c * s->weight_in];
         }
     return sum;
 }
 
-static Problem problem_new(const Case *c) {
-    Problem p = {0};
-    ConvolutionTask *s = &p.step;
-    set_step(s, c);
-    p.x = random_floats(s->x_offset + s->batch * s->x_batch);
-    p.weight = random_floats(s->weight_offset + s->out_channels * s->weight_out);
+static Problem problem_of(const ConvolutionTask *step) {
+    Problem p = {.step = *step};
+    const ConvolutionTask *s = &p.step;
+    int64_t taps = s->kernel[1] * s->kernel[2], positions = s->in_size[1] * s->in_size[2];
+    p.x = random_floats(s->x_offset + s->batch * s->channels * positions);
+    p.weight = random_floats(s->weight_offset + s->out_channels * s->channels * taps);
     p.count = s->batch * s->out_size[1] * s->out_size[2] * s->out_channels;
     p.out = random_floats(p.count);
     p.exact = malloc(sizeof *p.exact * (size_t)(p.count + 1));
@@ -90,6 +91,25 @@ static Problem problem_new(const Case *c) {
             for (int64_t x = 0; x < s->out_size[2]; x++)
                 for (int64_t o = 0; o < s->out_channels; o++) *to++ = exact_at(&p, n, y, x, o);
     return p;
+}
+
+static Problem problem_new(const Case *c) {
+    ConvolutionTask step;
+    set_step(&step, c);
+    return problem_of(&step);
+}
+
+/* The gradient of a 3x3 weight: lanes of x and of the weight are summed over pictures, which lie
+ * with their channels last or first. */
+static void set_sums(ConvolutionTask *s, int64_t x_lanes, int64_t pictures, int64_t lanes,
+                     int64_t height, int64_t width, int64_t padding, bool last) {
+    set_step(s, &(Case){x_lanes, pictures, lanes, height, width, 1, {padding, padding}});
+    for (int d = 1; d < 3; d++) s->kernel[d] = s->in_size[d] + 2 * padding - 2, s->out_size[d] = 3;
+    s->x_batch = last ? 1 : height * width, s->weight_out = last ? 1 : s->kernel[1] * s->kernel[2];
+    s->x_spatial[2] = last ? x_lanes : 1, s->weight_spatial[2] = last ? lanes : 1;
+    s->x_spatial[1] = width * s->x_spatial[2];
+    s->weight_spatial[1] = s->kernel[2] * s->weight_spatial[2];
+    s->x_channel = x_lanes * height * width, s->weight_in = lanes * s->kernel[1] * s->kernel[2];
 }
 
 static void problem_free(Problem *p) { free(p->x), free(p->weight), free(p->out), free(p->exact); }
@@ -147,6 +167,67 @@ static void results_are_right(void **state) {
         }
         problem_free(&p);
     }
+}
+
+static const struct {
+    int64_t x_lanes, pictures, lanes, height, width, padding;
+    bool last;
+} sums[] = {{16, 1, 16, 3, 3, 1, true},   {19, 3, 33, 7, 10, 1, true}, {70, 2, 40, 9, 6, 0, true},
+            {33, 2, 66, 5, 8, 2, false},  {8, 9, 24, 21, 18, 1, true}, {130, 1, 17, 4, 7, 1, false},
+            {20, 33, 16, 14, 14, 1, true}};
+
+static void weight_gradients_are_right(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+        ConvolutionTask s;
+        set_sums(&s, sums[i].x_lanes, sums[i].pictures, sums[i].lanes, sums[i].height,
+                 sums[i].width, sums[i].padding, sums[i].last);
+        Problem p = problem_of(&s);
+        float *one = malloc(sizeof *one * (size_t)p.count);
+        uint8_t *visits = calloc((size_t)p.count, 1);
+        Launch launch = {
+            .function = twice_plus_one, .form = FORM_TILE, .outer_size = p.count, .split = 1};
+        run(&p, CONV_WINOGRAD_SUMS, true, NULL, NULL);
+        double error = error_of(&p);
+        if (!(error < 2e-6)) fail_msg("case %zu: error %g", i, error);
+        memcpy(one, p.out, sizeof *one * (size_t)p.count);
+        cb_set_threads(7);
+        run(&p, CONV_WINOGRAD_SUMS, false, &launch, (void *[]){p.out, visits});
+        cb_set_threads(0);
+        for (int64_t k = 0; k < p.count; k++)
+            assert_true(visits[k] == 1 && p.out[k] == one[k] * 2 + 1);
+        free(one), free(visits);
+        problem_free(&p);
+    }
+}
+
+static void what_is_no_weight_gradient_is_refused(void **state) {
+    (void)state;
+    ConvolutionTask good, s;
+    set_sums(&good, 16, 2, 16, 8, 8, 1, true);
+    assert_int_equal(
+        method_own(&(Task){.kind = TASK_CONVOLUTION, .convolution = good}, false)->variant,
+        CONV_WINOGRAD_SUMS);
+    s = good, s.stride[1] = 2;
+    assert_false(convolution_fits(&s, CONV_WINOGRAD_SUMS));
+    s = good, s.dilation[2] = 2;
+    assert_false(convolution_fits(&s, CONV_WINOGRAD_SUMS));
+    s = good, s.out_size[2] = 4;
+    assert_false(convolution_fits(&s, CONV_WINOGRAD_SUMS));
+    s = good, s.groups = 2;
+    assert_false(convolution_fits(&s, CONV_WINOGRAD_SUMS));
+    s = good, s.channels_last = false;
+    assert_false(convolution_fits(&s, CONV_WINOGRAD_SUMS));
+    s = good, s.dtype = CB_F64;
+    assert_false(convolution_fits(&s, CONV_WINOGRAD_SUMS));
+    s = good, s.kernel[0] = 2;
+    assert_false(convolution_fits(&s, CONV_WINOGRAD_SUMS));
+    s = good, s.x_batch = s.x_channel + 1; /* pictures lie inside the lanes */
+    assert_false(convolution_fits(&s, CONV_WINOGRAD_SUMS));
+    s = good, s.weight_out = s.weight_in + 1;
+    assert_false(convolution_fits(&s, CONV_WINOGRAD_SUMS));
+    s.channels = 1;
+    assert_true(convolution_fits(&s, CONV_WINOGRAD_SUMS));
 }
 
 static void what_does_not_fit_is_refused(void **state) {
@@ -323,6 +404,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_right),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(weight_gradients_are_right),
+        cmocka_unit_test(what_is_no_weight_gradient_is_refused),
         cmocka_unit_test(rounding_is_near_that_of_the_direct_method),
         cmocka_unit_test(the_model_chooses_what_was_fastest),
         cmocka_unit_test(half_precision_rounds_once),

@@ -4,6 +4,7 @@
  *     to x:       conv_transpose(g, weight), as large as x
  *     to weight:  g as [O, N * oh * ow] @ the windows of x as [N * oh * ow, kh * kw * I]
  *                 of few channels, the windows as [I * kh * kw, N * oh * ow] @ g as [.., O]
+ *     of 3x3:     convolution(g as [O, oh, ow, N], x as [I, h, w, N]): 3 x 3 positions, flipped
  *     or:         convolution(x as [I / groups, groups * N, h, w], g as [O, N, ...]), strides and
  *                 dilations exchanged, cut to the kernel
  *     depthwise:  for each tap of the kernel the sum of g times what it meets of x
@@ -180,6 +181,39 @@ static Node *to_weight_by_sums(const GradConvolution *c) {
     return node_reshape(c->graph, y, c->weight->rank, c->weight->size);
 }
 
+/* ---- to the weight, by squares --------------------------------------------------------------- */
+
+/* What cpu/conv_winograd_sums.c is for: a convolution whose pictures are channels. That g slides
+ * over x, and not x over g, leaves the result in the order of the weight but for its channels. */
+enum { SUMS_KERNEL = 3, SUMS_LANES = 16 };
+
+static bool suits_squares(const GradConvolution *c) {
+    bool fits = c->n == 2 && c->groups == 1 && c->x->dtype == CB_F32 && !c->graph->single;
+    for (int i = 0; i < c->n && fits; i++)
+        fits = c->weight->size[2 + i] == SUMS_KERNEL && c->stride.at[i] == 1 &&
+               c->dilation.at[i] == 1 && c->padding.at[i] < SUMS_KERNEL && c->g->size[2 + i] > 2;
+    return fits && c->x->size[1] >= SUMS_LANES && c->g->size[1] >= SUMS_LANES;
+}
+
+/* [N, C, h, w] -> [C, h, w, N] */
+static Node *pictures_last(Graph *graph, Node *x) {
+    return call_permute(graph, x, (cb_dim_list){4, {1, 2, 3, 0}});
+}
+
+static Node *to_weight_by_squares(const GradConvolution *c) {
+    Graph *graph = c->graph;
+    Attrs attrs = attrs_default(OP_convolution), flip = {{0}};
+    cb_dim_list padding = {2, {0}};
+    for (int i = 0; i < 2; i++) padding.at[i] = SUMS_KERNEL - 1 - c->padding.at[i];
+    attr_set_dims(&attrs, ATTR_convolution_padding, padding);
+    attrs.word[ATTR_convolution_channels_last] = true;
+    Node *input[] = {pictures_last(graph, c->g), pictures_last(graph, c->x)};
+    Node *y = graph_op(graph, OP_convolution, input, 2, &attrs, NULL);
+    attr_set_dims(&flip, ATTR_flip_dims, (cb_dim_list){2, {1, 2}});
+    y = y ? graph_op(graph, OP_flip, &y, 1, &flip, NULL) : NULL;
+    return call_permute(graph, y, (cb_dim_list){4, {0, 3, 1, 2}});
+}
+
 /* ---- to the weight, by a convolution --------------------------------------------------------- */
 
 static Node *to_weight(const GradConvolution *c) {
@@ -227,7 +261,8 @@ void grad_convolution(const GradCall *call) {
         if (!call->wanted[k]) continue;
         bool product = k && c.groups == 1 && windows_are_few(&c);
         bool few = c.x->size[1] < FEW_CHANNELS;
-        Node *to = product && few          ? to_weight_by_taps(&c)
+        Node *to = k && suits_squares(&c)  ? to_weight_by_squares(&c)
+                   : product && few        ? to_weight_by_taps(&c)
                    : product               ? to_weight_by_product(&c)
                    : k && is_depthwise(&c) ? to_weight_by_sums(&c)
                    : k                     ? to_weight(&c)
