@@ -260,9 +260,8 @@ static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
         t.nodes += leaf ? 0 : tree[input->id].nodes;
         t.joins += leaf ? 0 : tree[input->id].joins;
         t.several |= !leaf && tree[input->id].several;
-        const Node *large = leaf ? input : tree[input->id].large;
-        bool small = large && large->op == OP_input && spreads(node, large);
-        add_large(&t, small ? NULL : large);
+        bool small = spreads(node, input);
+        add_large(&t, small ? NULL : leaf ? input : tree[input->id].large);
     }
     return t;
 }

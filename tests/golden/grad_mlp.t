@@ -50,14 +50,14 @@ graph(arg0: f32[64, 300], arg1: f32[10, 300], arg2: f32[10], arg3: i64[64], arg4
 }
 --- grad plan
   matmul v2 = v0 @ v1 [1 x 64 x 10 x 300] then k0_add_relu(v2, v3)
-  k1_amax_sub_exp_nonpositive_sum(v2, v4, v5, v6)
-  k2_ne_where(v7, v8)
-  check v8 in [0, 10) for gather
-  k3_ne_to_sum_log(v7, v6, v8, v2, v4, v9, v10, v11)
-  k4_le_eq_neg_where(v2, v8, v11, v6, v5, v12, v13)
-  matmul v14 = v12 @ v1 [1 x 64 x 300 x 10]
-  matmul v15 = v12 @ v0 [1 x 10 x 300 x 64]
-  return v10 f32[]
-  return v14 f32[64, 300]
-  return v15 f32[10, 300]
-  return v13 f32[10]
+  k1_amax_sub_exp_nonpositive_sum(v2, v4, v5)
+  k2_ne_where(v6, v7)
+  check v7 in [0, 10) for gather
+  k3_ne_to_sum_log(v6, v5, v7, v2, v4, v8, v9, v10)
+  k4_le_eq_neg_where(v2, v7, v10, v5, v4, v11, v12)
+  matmul v13 = v11 @ v1 [1 x 64 x 300 x 10]
+  matmul v14 = v11 @ v0 [1 x 10 x 300 x 64]
+  return v9 f32[]
+  return v13 f32[64, 300]
+  return v14 f32[10, 300]
+  return v12 f32[10]
