@@ -46,10 +46,26 @@ static void declare_scan(Emit *e, const Expr *x) {
     emit_name(e, x, name);
 }
 
+/* A bool that is the same for all lanes: gcc 12 makes no vector of one, and of no loop that chooses
+ * by it. Of an int it does, as wide as elements are, but looks through one that was a bool. */
+static bool hides_bool(const Emit *e, const Expr *x) {
+    bool before = e->lane_axis != NO_LANE && e->local[x->id].level < e->axis_level[e->lane_axis];
+    if (x->dtype != CB_BOOL || !before || !e->target->hide) return false;
+    for (int i = 0; i < length(e->kernel->buffer); i++)
+        if (cb_dtype_size(e->kernel->buffer[i].dtype) < sizeof(int)) return false;
+    return true;
+}
+
 static void declare_value(Emit *e, const Expr *x) {
     const Local *local = &e->local[x->id];
     const char *name = arena_format(e->arena, "t%u%s", x->id, e->suffix);
-    emit_line(e, "const %s %s = %s;", e->target->type[x->dtype], name, text_value(e, x).text);
+    const char *value = text_value(e, x).text;
+    if (hides_bool(e, x)) {
+        emit_line(e, "int %s = %s;", name, value);
+        emit_line(e, e->target->hide, name);
+    } else {
+        emit_line(e, "const %s %s = %s;", e->target->type[x->dtype], name, value);
+    }
     if (local->cached && !local->kept) emit_line(e, "%s = %s;", e->target->row(e, x).text, name);
     emit_name(e, x, text_name(name));
 }

@@ -52,6 +52,7 @@ typedef struct Target {
     const char *apart_opening;           /* what a file with functions apart opens with, too */
     const char *many_loops_opening;      /* the same of a file with MANY_LANE_LOOPS and no strips */
     const char *guards_opening;          /* the same of a file with guards */
+    const char *hide; /* a line after which the compiler does not know what an int holds; or NULL */
     bool hides_sums; /* the compiler drops the sign of a zero (value.c): such sums are calls */
     /* the loops: one function, put at the end of out. The kernel is the target's own (kernel_over).
      * True: it takes its compiler long */

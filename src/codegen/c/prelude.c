@@ -60,6 +60,7 @@ const Target c_target = {
     .hides_sums = true,
     .kernel = c_kernel,
     .axis = c_axis,
+    .hide = "__asm__(\"\" : \"+r\"(%s));",
     .element = c_element,
     .scan = c_scan,
     .slot = c_slot,
