@@ -100,14 +100,23 @@ static Node *max_pool(Graph *graph, Op op, Node *x, const Attrs *attrs) {
     return fold_windows(graph, OP_amax, seen, pool.n);
 }
 
-#define NOWHERE INT64_MAX /* behind the place of any element */
+/* Places, counted through the spatial dims, are folded in a dtype as wide as elements of f32 where
+ * they fit: a vector holds as many. */
+typedef struct Places {
+    cb_dtype dtype;
+    int64_t nowhere; /* behind the place of any element */
+    Node *seen;      /* in windows: [1, ...] of x's rank */
+} Places;
 
-/* The place of each element, counted through the spatial dims, in windows: [1, ...] of x's rank. */
-static Node *window_places(const Pool *pool, const Node *x) {
+static Places window_places(const Pool *pool, const Node *x) {
     int64_t size[CB_MAX_RANK] = {1, 1}, count = 1;
     for (int i = 0; i < pool->n; i++) count *= size[pool->first + i] = x->size[pool->first + i];
-    Node *place = call_arange(pool->graph, count, CB_I64);
-    return windows(pool, node_reshape(pool->graph, place, x->rank, size), cb_operand_int(NOWHERE));
+    bool few = count < INT32_MAX;
+    Places places = {few ? CB_I32 : CB_I64, few ? INT32_MAX : INT64_MAX, NULL};
+    Node *place = call_arange(pool->graph, count, places.dtype);
+    place = node_reshape(pool->graph, place, x->rank, size);
+    places.seen = windows(pool, place, cb_operand_int(places.nowhere));
+    return places;
 }
 
 /* The first place of the greatest element, or the last NaN, as PyTorch; never in padding, unless
@@ -116,22 +125,24 @@ static Node *max_pool_indices(Graph *graph, Op op, Node *x, const Attrs *attrs) 
     Pool pool = {.graph = graph, .op = op, .n = op - OP_max_pool1d_indices + 1};
     cb_dtype dtype = x->dtype;
     if (!open_pool(&pool, x, attrs, true, attrs->word[ATTR_max_pool1d_ceil_mode])) return NULL;
-    Node *seen = windows(&pool, x, lowest(dtype)), *place = window_places(&pool, x);
+    Places place = window_places(&pool, x);
+    Node *seen = windows(&pool, x, lowest(dtype));
     Node *most = fold_windows(graph, OP_amax, seen, pool.n);
     if (!most) return NULL;
     int64_t size[CB_MAX_RANK];
     for (int i = 0; i < seen->rank; i++) size[i] = i < most->rank ? most->size[i] : 1;
     Node *wide = node_reshape(graph, most, seen->rank, size);
-    Node *nowhere = graph_constant(graph, CB_I64, (Scalar){.i = NOWHERE});
-    Node *first = call3(graph, OP_where, call2(graph, OP_eq, seen, wide), place, nowhere);
+    Node *nowhere = graph_constant(graph, place.dtype, (Scalar){.i = place.nowhere});
+    Node *first = call3(graph, OP_where, call2(graph, OP_eq, seen, wide), place.seen, nowhere);
     first = fold_windows(graph, OP_amin, first, pool.n);
-    Node *zero = graph_constant(graph, CB_I64, (Scalar){.i = 0});
+    Node *zero = graph_constant(graph, place.dtype, (Scalar){.i = 0});
     first = call3(graph, OP_where, call2(graph, OP_eq, first, nowhere), zero, first);
-    if (!dtype_is_float(dtype)) return first;
-    nowhere = graph_constant(graph, CB_I64, (Scalar){.i = -1});
-    Node *last = call3(graph, OP_where, call1(graph, OP_isnan, seen), place, nowhere);
-    return call3(graph, OP_where, call1(graph, OP_isnan, most),
-                 fold_windows(graph, OP_amax, last, pool.n), first);
+    if (!dtype_is_float(dtype)) return node_convert(graph, first, CB_I64);
+    nowhere = graph_constant(graph, place.dtype, (Scalar){.i = -1});
+    Node *last = call3(graph, OP_where, call1(graph, OP_isnan, seen), place.seen, nowhere);
+    first = call3(graph, OP_where, call1(graph, OP_isnan, most),
+                  fold_windows(graph, OP_amax, last, pool.n), first);
+    return node_convert(graph, first, CB_I64);
 }
 
 /* How many elements the windows of spatial dim i count: those of x, and of its padding if asked
