@@ -14,14 +14,14 @@ enum {
     AGAIN_COST = 32,   /* the same where all it reads of its size is a product, which may stay: one
                        * value in memory in place of several, until a step backward has read it */
     SPREAD_COST = 8,   /* the same for a node that is read many times over, through a broadcast */
-    JOIN_READS = 4,    /* a concatenation pays for its own memory by so many reads of an element */
+    JOIN_READS = 4,    /* what chooses pays for its own memory by so many reads of an element */
     CHOSEN_SHARE = 16, /* who reads one of so many elements of an epilogue may compute them again */
     TREE_NODES = 64    /* longest expansion: keeps lowering linear in the size of the graph */
 };
 
 typedef struct Tree { /* of an expanded node, down to real ones */
     int cost, loads, nodes, joins;
-    const Node *large; /* the only one that is more than a broadcast argument, ... */
+    const Node *large; /* the only one that no broadcast spreads, ... */
     bool several;      /* ... unless there are more */
 } Tree;
 
@@ -249,8 +249,16 @@ static void add_large(Tree *tree, const Node *large) {
     if (large) tree->large = large;
 }
 
+/* Which piece an element is of, or whether it is padding, is asked for every element: of a padding
+ * of other dims than the last for whole runs of them. */
+static bool chooses(const Node *node) {
+    if (node->op != OP_pad) return node->op == OP_concat;
+    cb_dim_list padding = attr_dims(node->attrs, ATTR_pad_padding); /* of the last dim first */
+    return padding.count >= 2 && (padding.at[0] != 0 || padding.at[1] != 0);
+}
+
 static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
-    Tree t = {op_info(node->op)->cost, 0, 1, node->op == OP_concat, NULL, false};
+    Tree t = {op_info(node->op)->cost, 0, 1, chooses(node), NULL, false};
     for (int i = 0; i < node->input_count; i++) {
         const Node *input = node->input[i];
         if (!input) continue;
@@ -272,8 +280,9 @@ static bool is_kept(const Tree *t) {
     return again ? t->cost > AGAIN_COST : t->cost > SHARED_COST || t->loads > SHARED_LOADS;
 }
 
-/* A concatenation below windows or a broadcast, as a circular padding is: whoever reads it there
- * asks for every element of each window again which piece that is of, and loads of all. */
+/* A concatenation below windows or a broadcast, as a circular padding is, or a padding: whoever
+ * reads it there asks for every element of each window again which piece that is of, and loads of
+ * all. */
 static bool chooses_often(const Schedule *s, const Tree *tree, const Node *node,
                           const Node *input) {
     const Node *base = s->below[input->id];

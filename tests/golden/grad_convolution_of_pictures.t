@@ -12,9 +12,10 @@ graph(x: f32[4, 3, 16, 16], w: f32[16, 3, 5, 5]) {
   convolution v9 = v5 * v4 [4 x 16 of 8x8 -> 3 of 9x9, kernel 2x2, padding 1x1, channels last]
   k2_lt_where(v6, v7, v8, v9, v10)
   k3_ge_lt_logical_and_ge(v0, v11)
-  k4_copy(v5, v12)
-  matmul v13 = v11 @ v12 [1 x 75 x 16 x 256]
-  k5_copy(v13, v14)
+  k4_copy(v11, v12)
+  k5_copy(v5, v13)
+  matmul v14 = v12 @ v13 [1 x 75 x 16 x 256]
+  k6_copy(v14, v15)
   return v3 f32[4, 16, 8, 8]
   return v10 f32[4, 3, 16, 16]
-  return v14 f32[16, 3, 5, 5]
+  return v15 f32[16, 3, 5, 5]

@@ -532,12 +532,13 @@ static void test_choices_of_rows(void **state) {
         assert_int_equal(arena_guard(arena), 0);
         const char *of = dtypes[i];
         const Kernel *kernel = kernel_parse(
-            arena, arena_format(arena,
-                                "kernel choices(outer a0:9, inner a1:70) row split 1 {"
-                                " b0: in %s[560] b1: out %s[630]"
-                                " t1 = bool ge [a0], 1:i64 t2 = %s load b0[(((a0*70)+a1)+-70)] if t1"
-                                " t3 = %s where t1, t2, 7:%s store b1[((a0*70)+a1)] = t3 }",
-                                of, of, of, of, of));
+            arena,
+            arena_format(arena,
+                         "kernel choices(outer a0:9, inner a1:70) row split 1 {"
+                         " b0: in %s[560] b1: out %s[630]"
+                         " t1 = bool ge [a0], 1:i64 t2 = %s load b0[(((a0*70)+a1)+-70)] if t1"
+                         " t3 = %s where t1, t2, 7:%s store b1[((a0*70)+a1)] = t3 }",
+                         of, of, of, of, of));
         if (!kernel) FAIL("%s", cb_error());
         Code *code = compile(&kernel, 1, arena);
         assert_true(check_kernel(kernel, code));
