@@ -42,11 +42,13 @@ static Node *finish_norm(Graph *graph, Node *y, const Node *x, Node *weight, Nod
 }
 
 /* (x - mean) * rsqrt(variance + eps) over dims. The mean is rounded, which is much beside a small
- * deviation; so what is left of it in x - mean is taken off again. It is 0 but for rounding,
- * whatever x is, and so is its gradient. */
+ * deviation; so what is left of it in x - mean is taken off again. So the result is the same
+ * whatever is taken off first: a number, of which no gradient need be known, and gradients ask for
+ * two sums of each row, not for one of what these give. */
 static Node *standardized(Graph *graph, Node *x, cb_dim_list dims, double eps) {
-    Node *apart = call2(graph, OP_sub, x, call_reduce(graph, OP_mean, x, dims, true));
-    Node *rest = call1(graph, OP_detach, call_reduce(graph, OP_mean, apart, dims, true));
+    Node *center = call1(graph, OP_detach, call_reduce(graph, OP_mean, x, dims, true));
+    Node *apart = call2(graph, OP_sub, x, center);
+    Node *rest = call_reduce(graph, OP_mean, apart, dims, true);
     Node *power = call_reduce(graph, OP_mean, call1(graph, OP_square, apart), dims, true);
     Node *variance = call2(graph, OP_sub, power, call1(graph, OP_square, rest));
     variance = call_number(graph, OP_maximum, variance, 0);
