@@ -16,9 +16,9 @@ typedef struct Kept {
     RandomState random; /* that its first draw took */
     uint64_t digest;    /* of what it did, in a checkpoint */
     History **part;     /* by root */
-    Tensor **x;         /* by what is read: of inputs and saved; NULL: a number, or given */
+    Tensor **x;         /* what there was before, as Backward.kept, then what was saved */
     uint64_t *version;
-    cb_operand *number;
+    int64_t *argument; /* of the trace */
 } Kept;
 
 /* ---- what calls share ------------------------------------------------------------------------ */
@@ -45,6 +45,56 @@ static void list_inputs(Backward *backward, const Entry *entry) {
         backward->input[k] = k < entry->input_count ? k : entry->captured[k - entry->input_count];
         backward->dtype[k] = entry->graph->input[k]->dtype;
     }
+}
+
+static int find_kept(const Backward *backward, int value) {
+    for (int i = 0; i < length(backward->kept); i++)
+        if (backward->kept[i].value == value) return i;
+    return NO_VALUE;
+}
+
+static int keep(Backward *backward, int value, bool copied) {
+    int at = find_kept(backward, value);
+    if (at == NO_VALUE) push(backward->arena, backward->kept, ((BackwardKept){value, copied}));
+    return at == NO_VALUE ? length(backward->kept) - 1 : at;
+}
+
+static void keep_operands(Backward *backward, const TraceOp *op, const bool *written) {
+    const TraceValue *value = backward->trace->value;
+    for (int k = 0; k < op->input_count; k++) {
+        int v = op->input[k].value;
+        if (op->input[k].kind != OPERAND_VALUE || value[v].kind == VALUE_IS_RESULT) continue;
+        keep(backward, v, written[value[v].root]);
+    }
+    for (int k = 0; op->back && k < op->back->count; k++) {
+        int v = op->back->wrt[k];
+        if (v >= 0 && value[v].kind != VALUE_IS_RESULT) keep(backward, v, written[value[v].root]);
+    }
+}
+
+/* What the graph reads, and what the ops would read that gradients go through: these run once more
+ * where gradients are to have some themselves. */
+static void list_kept(Backward *backward) {
+    const Trace *trace = backward->trace;
+    size_t values = (size_t)length(trace->value) + 1;
+    int ops = length(trace->op), reads = length(backward->read);
+    bool *counts = arena_new_array(backward->arena, bool, values);
+    bool *written = arena_new_array(backward->arena, bool, values);
+    backward->followed = arena_new_array(backward->arena, bool, ops + 1);
+    trace_mark_followed(trace, backward->followed, counts);
+    for (int i = 0; i < ops; i++)
+        if (trace_written_by(trace, i) != NO_VALUE) written[trace_written_by(trace, i)] = true;
+    for (int i = 0; i < ops; i++)
+        if (backward->followed[i]) keep_operands(backward, &trace->op[i], written);
+    backward->place = arena_new_array(backward->arena, int, reads + 1);
+    for (int i = 0; i < reads; i++) {
+        const BackwardRead *read = &backward->read[i];
+        int v = read->kind == READS_INPUT ? backward->input[read->number] : NO_VALUE;
+        backward->place[i] = v == NO_VALUE ? NO_VALUE : keep(backward, v, false);
+    }
+    for (int i = 0; i < reads; i++)
+        if (backward->read[i].kind == READS_SAVED)
+            backward->place[i] = length(backward->kept) + backward->read[i].number;
 }
 
 /* Of what the graph reads: inputs lie as they did, the others are contiguous. */
@@ -76,6 +126,7 @@ static void describe(Backward *backward, const Entry *entry, const Joint *joint)
     }
     list_roots(backward, entry, joint);
     list_inputs(backward, entry);
+    list_kept(backward);
     list_strides(backward, entry->trace);
 }
 
@@ -83,7 +134,9 @@ static Backward *make(Arena *arena, const Entry *entry, const Joint *joint) {
     if (arena_guard(arena)) return NULL;
     Backward *backward = arena_new_array(arena, Backward, 1);
     backward->arena = arena;
+    backward->trace = entry->trace;
     describe(backward, entry, joint);
+    trace_retain(backward->trace);
     return backward;
 }
 
@@ -112,6 +165,7 @@ void backward_release(Backward *backward) {
     if (!backward || atomic_fetch_sub(&backward->references, 1) > 1) return;
     executable_free(atomic_load(&backward->executable));
     if (backward->graph) arena_free(backward->graph->arena);
+    trace_release(backward->trace);
     arena_free(backward->arena);
 }
 
@@ -173,65 +227,56 @@ static const Executable *executable_of(Backward *backward) {
 
 /* ---- what a call keeps ----------------------------------------------------------------------- */
 
-static void kept_free(void *state) {
-    Kept *kept = state;
-    for (int i = 0; i < length(kept->backward->read); i++) tensor_destroy(kept->x[i]);
-    backward_release(kept->backward);
-    memory_free(kept);
-}
+static int count_kept(const Backward *backward) { return length(backward->kept) + backward->saved; }
 
 static void kept_forget(void *state) {
     Kept *kept = state;
-    for (int i = 0; i < length(kept->backward->read); i++) {
+    for (int i = 0; i < count_kept(kept->backward); i++) {
         tensor_destroy(kept->x[i]);
         kept->x[i] = NULL;
     }
 }
 
-static Kept *kept_new(Backward *backward) {
-    size_t reads = (size_t)length(backward->read);
+static void kept_free(void *state) {
+    Kept *kept = state;
+    kept_forget(kept);
+    backward_release(kept->backward);
+    memory_free(kept);
+}
+
+static Kept *kept_new(Backward *backward, const int64_t *argument) {
+    size_t count = (size_t)count_kept(backward);
+    size_t arguments = sizeof(int64_t) * (size_t)backward->trace->argument_count;
     size_t bytes = sizeof(Kept) + sizeof(History *) * (size_t)backward->roots +
-                   (sizeof(Tensor *) + sizeof(uint64_t) + sizeof(cb_operand)) * reads;
+                   (sizeof(Tensor *) + sizeof(uint64_t)) * count + arguments;
     Kept *kept = memory_zalloc(bytes);
     if (!kept) {
         fail_memory(bytes);
         return NULL;
     }
     kept->backward = backward;
-    kept->number = (cb_operand *)(void *)(kept + 1);
-    kept->x = (Tensor **)(void *)(kept->number + reads);
-    kept->version = (uint64_t *)(void *)(kept->x + reads);
-    kept->part = (History **)(void *)(kept->version + reads);
+    kept->version = (uint64_t *)(void *)(kept + 1);
+    kept->argument = (int64_t *)(void *)(kept->version + count);
+    kept->x = (Tensor **)(void *)(kept->argument + backward->trace->argument_count);
+    kept->part = (History **)(void *)(kept->x + count);
+    if (arguments) memcpy(kept->argument, argument, arguments);
     atomic_fetch_add(&backward->references, 1);
     return kept;
 }
 
-/* Arguments are counted in order of the inputs. */
-static int argument_of(const Backward *backward, int input) {
-    int count = 0;
-    for (int k = 0; k < input; k++) count += backward->input[k] == NO_VALUE;
-    return count;
-}
-
-static bool keep_inputs(Kept *kept, Tensor *const *value, const int64_t *argument) {
+static bool keep_inputs(Kept *kept, Tensor *const *value) {
     const Backward *backward = kept->backward;
-    for (int i = 0; i < length(backward->read); i++) {
-        int number = backward->read[i].number;
-        if (backward->read[i].kind != READS_INPUT) continue;
-        int v = backward->input[number];
-        if (v == NO_VALUE) {
-            Scalar bits = {.i = argument[argument_of(backward, number)]};
-            kept->number[i] = number_from(backward->dtype[number], bits);
-            continue;
-        }
-        kept->x[i] = cb_keep(tensor_alias(value[v]));
+    for (int i = 0; i < length(backward->kept); i++) {
+        Tensor *x = value[backward->kept[i].value];
+        kept->x[i] = cb_keep(backward->kept[i].copied ? eager_clone(x) : tensor_alias(x));
         if (!kept->x[i]) return false;
-        kept->version[i] = storage_version(value[v]->storage);
+        kept->version[i] = storage_version(kept->x[i]->storage);
     }
     return true;
 }
 
 static bool go_back(void *state, Tensor *const *given, Tensor **out);
+static bool unroll(void *state, History *const *source, Tensor **out);
 
 static bool is_behind(const void *state, int k, int before) {
     const Kept *kept = state;
@@ -242,7 +287,7 @@ static bool is_same(const void *state, const void *other) {
     return ((const Kept *)state)->digest == ((const Kept *)other)->digest;
 }
 
-static const TogetherSteps steps = {go_back, is_behind, is_same, kept_forget, kept_free};
+static const TogetherSteps steps = {go_back, unroll, is_behind, is_same, kept_forget, kept_free};
 
 static History *follow(Kept *kept, Tensor *const *value) {
     const Backward *backward = kept->backward;
@@ -262,10 +307,10 @@ static void drop_parts(const Kept *kept) {
 
 History *backward_keep(Backward *backward, Tensor *const *value, const int64_t *argument,
                        uint64_t digest) {
-    Kept *kept = kept_new(backward);
+    Kept *kept = kept_new(backward, argument);
     if (!kept) return NULL;
     kept->digest = digest;
-    History *whole = keep_inputs(kept, value, argument) ? follow(kept, value) : NULL;
+    History *whole = keep_inputs(kept, value) ? follow(kept, value) : NULL;
     if (!whole) {
         kept_free(kept);
         return NULL;
@@ -286,13 +331,12 @@ static Kept *kept_of(History *history) { return ((TapeNode *)(void *)history)->s
 
 void backward_ran(History *history, RandomState random, Tensor **saved) {
     Kept *kept = kept_of(history);
-    const BackwardRead *read = kept->backward->read;
+    int before = length(kept->backward->kept);
     kept->random = random;
-    for (int i = 0; i < length(read); i++) {
-        if (read[i].kind != READS_SAVED) continue;
-        kept->x[i] = cb_keep(saved[read[i].number]);
-        kept->version[i] = storage_version(kept->x[i]->storage);
-        saved[read[i].number] = NULL;
+    for (int i = 0; i < kept->backward->saved; i++) {
+        kept->x[before + i] = cb_keep(saved[i]);
+        kept->version[before + i] = storage_version(saved[i]->storage);
+        saved[i] = NULL;
     }
 }
 
@@ -316,11 +360,12 @@ void backward_drop(History *history) {
 
 /* ---- going back ------------------------------------------------------------------------------ */
 
-static bool is_as_it_was(const Kept *kept, int i) {
+static bool is_as_it_was(const Kept *kept, int place) {
     const Backward *backward = kept->backward;
-    if (!kept->x[i] || storage_version(kept->x[i]->storage) == kept->version[i]) return true;
+    const Tensor *x = kept->x[place];
+    if (storage_version(x->storage) == kept->version[place]) return true;
     char line[64], what[160];
-    Meta meta = tensor_meta(kept->x[i]);
+    Meta meta = tensor_meta(x);
     site_format(backward->site, line, sizeof line);
     meta_format(&meta, what, sizeof what);
     fail(CB_ERR_ARGUMENT,
@@ -330,18 +375,29 @@ static bool is_as_it_was(const Kept *kept, int i) {
     return false;
 }
 
+/* Arguments are counted in order of the inputs. */
+static Tensor *number_of(const Kept *kept, int input, Number *number) {
+    const Backward *backward = kept->backward;
+    int count = 0;
+    for (int k = 0; k < input; k++) count += backward->input[k] == NO_VALUE;
+    cb_operand given = number_from(backward->dtype[input], (Scalar){.i = kept->argument[count]});
+    return number_wrap(number, &given);
+}
+
 static bool list_read(const Kept *kept, Tensor *const *given, Number *number, Tensor **input) {
     const Backward *backward = kept->backward;
     for (int i = 0; i < length(backward->read); i++) {
         const BackwardRead *read = &backward->read[i];
-        if (!is_as_it_was(kept, i)) return false;
-        input[i] = kept->x[i];
-        if (read->kind == READS_GIVEN)
+        int place = backward->place[i];
+        if (place != NO_VALUE && !is_as_it_was(kept, place)) return false;
+        if (place != NO_VALUE)
+            input[i] = kept->x[place];
+        else if (read->kind == READS_INPUT)
+            input[i] = number_of(kept, read->number, &number[i]);
+        else
             input[i] = given[read->number]
                            ? given[read->number]
                            : eager_full(&backward->root[read->number].meta, cb_operand_int(0));
-        else if (!input[i])
-            input[i] = number_wrap(&number[i], &kept->number[i]);
         if (!input[i]) return false;
     }
     return true;
@@ -379,4 +435,70 @@ static bool go_back(void *state, Tensor *const *given, Tensor **out) {
     if (!executable || !run(kept, executable, given, out)) return false;
     leave_out(kept->backward, given, out);
     return true;
+}
+
+/* ---- once more, op by op --------------------------------------------------------------------- */
+
+/* A second run would have its effects again. */
+static bool may_run_again(const Backward *backward) {
+    char line[64];
+    for (int i = 0; i < length(backward->trace->op); i++) {
+        if (!backward->followed[i] || !trace_has_effects(&backward->trace->op[i])) continue;
+        site_format(backward->site, line, sizeof line);
+        fail(CB_ERR_ARGUMENT,
+             "grad_graph: it comes to the function compiled at %s, whose ops have to run once more "
+             "for that, and one of them has effects: compile it with \"backward=tape\"",
+             line);
+        return false;
+    }
+    return true;
+}
+
+static bool is_source(const Backward *backward, int value, int *k) {
+    for (*k = 0; *k < backward->sources; ++*k)
+        if (backward->source[*k] == value) return true;
+    return false;
+}
+
+/* The tensors that were there before, with their histories; false with an error. */
+static bool list_before(const Kept *kept, History *const *source, Tensor **real) {
+    const Backward *backward = kept->backward;
+    bool done = true;
+    for (int i = 0, k; i < length(backward->kept) && done; i++) {
+        int v = backward->kept[i].value;
+        if (!is_as_it_was(kept, i)) return false;
+        Tensor *x = kept->x[i];
+        real[v] = cb_keep(backward->kept[i].copied ? eager_clone(x) : tensor_alias(x));
+        done = real[v];
+        if (done && is_source(backward, v, &k)) real[v]->history = history_retain(source[k]);
+    }
+    return done;
+}
+
+/* The tape goes over the ops then, instead of the graph. */
+static bool unroll(void *state, History *const *source, Tensor **out) {
+    const Kept *kept = state;
+    const Backward *backward = kept->backward;
+    const Trace *trace = backward->trace;
+    size_t bytes = sizeof(Tensor *) * ((size_t)length(trace->value) + 1);
+    if (!may_run_again(backward)) return false;
+    Tensor **real = memory_zalloc(bytes);
+    if (!real) {
+        fail_memory(bytes);
+        return false;
+    }
+    RandomState own = kept->random, *before = random_lend(&own);
+    Tracer *tracer = tracer_set(NULL);
+    bool done = list_before(kept, source, real) &&
+                trace_run_followed(trace, backward->followed, kept->argument, real);
+    tracer_set(tracer);
+    random_lend(before);
+    for (int k = 0; k < backward->roots && done; k++) {
+        Tensor **root = &real[backward->root[k].value];
+        out[k] = tensor_double(*root);
+        done = out[k];
+    }
+    for (int v = 0; v < length(trace->value); v++) tensor_destroy(real[v]);
+    memory_free(real);
+    return done;
 }

@@ -376,5 +376,5 @@ void entry_free(Entry *entry) {
     executable_free(entry->oracle);
     backward_release(entry->backward);
     for (int i = 0; i < entry->captured_count; i++) tensor_destroy(entry->held[i]);
-    trace_free(entry->trace);
+    trace_release(entry->trace);
 }

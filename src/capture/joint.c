@@ -147,28 +147,11 @@ bool joint_is_promised(const Entry *entry, Tensor *const *value) {
 /* Values that gradients go through, and what those are computed from, in order of appearance:
  * others do not count. */
 typedef struct Digest {
-    const Trace *trace;
     const int64_t *argument;
     uint64_t key;
-    bool *counts; /* by root: it is read by what counts, behind the op that is looked at */
-    int *place;   /* by value; 0: none yet */
+    int *place; /* by value; 0: none yet */
     int places;
 } Digest;
-
-static bool is_followed(const Digest *digest, int v) {
-    const TraceValue *value = &digest->trace->value[v];
-    return value->tracked || value->foreign || digest->counts[value->root];
-}
-
-/* From the last op to the first. */
-static bool op_counts(const Digest *digest, const TraceOp *op) {
-    bool counts = op->op == OP_assign && is_followed(digest, op->input[0].value);
-    for (int k = 0; k < trace_op_results(op); k++) counts |= is_followed(digest, op->result + k);
-    for (int k = 0; k < op->input_count && counts; k++)
-        if (op->input[k].kind == OPERAND_VALUE)
-            digest->counts[digest->trace->value[op->input[k].value].root] = true;
-    return counts;
-}
 
 static int place_of(Digest *digest, int v) {
     if (!digest->place[v]) digest->place[v] = ++digest->places;
@@ -194,19 +177,17 @@ static void digest_op(Digest *digest, const TraceOp *op) {
 }
 
 /* Runs whose gradients are computed alike have the same one. False with an error: no memory. */
-static bool digest_run(const Trace *trace, const int64_t *argument, uint64_t *key) {
-    size_t values = (size_t)length(trace->value) + 1, ops = (size_t)length(trace->op);
-    size_t bytes = (sizeof(int) + sizeof(bool)) * values + sizeof(bool) * ops;
+static bool digest_run(const Backward *backward, const int64_t *argument, uint64_t *key) {
+    const Trace *trace = backward->trace;
+    size_t bytes = sizeof(int) * ((size_t)length(trace->value) + 1);
     int *place = memory_zalloc(bytes);
     if (!place) {
         fail_memory(bytes);
         return false;
     }
-    bool *counts = (bool *)(place + values), *op = counts + values;
-    Digest digest = {trace, argument, .counts = counts, .place = place};
-    for (size_t i = ops; i-- > 0;) op[i] = op_counts(&digest, &trace->op[i]);
-    for (size_t i = 0; i < ops; i++)
-        if (op[i]) digest_op(&digest, &trace->op[i]);
+    Digest digest = {argument, .place = place};
+    for (int i = 0; i < length(trace->op); i++)
+        if (backward->followed[i]) digest_op(&digest, &trace->op[i]);
     memory_free(place);
     *key = digest.key;
     return true;
@@ -219,7 +200,7 @@ bool entry_run_kept(const Entry *entry, Tensor *const *value, const int64_t *arg
     int draws = entry->trace->draws;
     uint64_t digest = 0;
     *kept = NULL;
-    if (entry->backward && checkpoint_current() && !digest_run(entry->trace, argument, &digest))
+    if (entry->backward && checkpoint_current() && !digest_run(entry->backward, argument, &digest))
         return false;
     if (entry->backward && !(*kept = backward_keep(entry->backward, value, argument, digest)))
         return false;

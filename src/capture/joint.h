@@ -24,6 +24,11 @@ typedef struct BackwardRoot { /* a result */
     uint64_t behind; /* as Joint.behind */
 } BackwardRoot;
 
+typedef struct BackwardKept {
+    int value;
+    bool copied; /* the call writes to it, and gradients go through what it was */
+} BackwardKept;
+
 /* What an entry and its calls share. Counted: calls outlive the entry. */
 struct Backward {
     Arena *arena; /* owned: this lives in it */
@@ -34,10 +39,14 @@ struct Backward {
     CompileOptions how;
     const int64_t *const *stride; /* by input of the graph */
     BackwardRead *read;           /* vec, by input of the graph */
+    int *place; /* by input of the graph: which of what a call keeps, or NO_VALUE for another one */
+    BackwardKept *kept; /* vec: of what is there before a call; behind them, what it saves */
     int saved; /* outputs of the entry's graph, behind its results, that are read */
     int64_t saved_bytes;
     int inputs;        /* of the entry's graph */
     int *input;        /* by input of the entry's graph: value, or NO_VALUE for an argument */
+    Trace *trace;      /* held, of the entry */
+    bool *followed;    /* by op of it (trace_mark_followed) */
     cb_dtype *dtype;   /* by input of the entry's graph */
     BackwardRoot *root;
     int roots;

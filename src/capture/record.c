@@ -17,7 +17,7 @@ enum { FOLLOWS_FOREIGN = -5, WRITES_RESULT = -6 }; /* call->outside says which v
 
 void record_free(Recording *recording) {
     if (!recording) return;
-    trace_free(recording->trace);
+    trace_release(recording->trace);
     if (recording->graph) arena_free(recording->graph->arena);
     memory_free(recording);
 }

@@ -22,15 +22,35 @@ typedef struct TapeVisit {
     bool wanted;      /* its gradient is asked for, or leads to what is */
     bool leads;       /* an operand's gradient is wanted */
     bool asked;       /* its own is */
+    TapeNode *shown;  /* the result of what was unrolled that the op gave; NULL: none */
 } TapeVisit;
+
+/* What computed several results, where the ops that did are gone over in its place. */
+typedef struct Unrolled {
+    const TapeNode *whole;
+    TapeNode **result; /* by part; the walk's scope holds them */
+} Unrolled;
 
 typedef struct TapeWalk {
     Arena *arena;
     bool graph;               /* what comes out has a history */
     Map seen;                 /* node -> its number in order */
     TapeVisit *order, *stack; /* vecs; order: operands before results */
+    Unrolled *unrolled;       /* vec */
     Checkpoint *filled;       /* a list: whose functions ran again on the way */
 } TapeWalk;
+
+static TapeNode **results_of(const TapeWalk *walk, const TapeNode *whole) {
+    for (int i = 0; i < length(walk->unrolled); i++)
+        if (walk->unrolled[i].whole == whole) return walk->unrolled[i].result;
+    return NULL;
+}
+
+/* Where gradients go on to from a node: count of them. */
+static TapeNode *const *producers_of(const TapeWalk *walk, const TapeNode *node) {
+    TapeNode **result = node->kind == TAPE_PART ? results_of(walk, node->producer[0]) : NULL;
+    return result ? &result[node->part] : node->producer;
+}
 
 static int number_of(const TapeWalk *walk, const TapeNode *node) {
     for (MapEntry *e = map_first(&walk->seen, hash_bytes(&node, sizeof node, 0)); e;
@@ -46,7 +66,8 @@ static void order_nodes(TapeWalk *walk, TapeNode *root) {
     while (length(walk->stack)) {
         TapeVisit *top = &walk->stack[length(walk->stack) - 1];
         TapeNode *node = top->node, *producer = NULL;
-        while (top->next < node->count && !producer) producer = node->producer[top->next++];
+        TapeNode *const *producers = producers_of(walk, node);
+        while (top->next < node->count && !producer) producer = producers[top->next++];
         if (producer) {
             if (number_of(walk, producer) < 0)
                 push(walk->arena, walk->stack, ((TapeVisit){.node = producer}));
@@ -60,8 +81,12 @@ static void order_nodes(TapeWalk *walk, TapeNode *root) {
     }
 }
 
+/* Of the op that gave it, where that was unrolled. */
 static int number_of_tensor(const TapeWalk *walk, const Tensor *x) {
-    return x->history ? number_of(walk, tape_node(x)) : -1;
+    const TapeNode *node = x->history ? tape_node(x) : NULL;
+    if (node && node->kind == TAPE_PART && results_of(walk, node->producer[0]))
+        node = *producers_of(walk, node);
+    return node ? number_of(walk, node) : -1;
 }
 
 /* Ops that lead to nothing that is asked for are not gone over: no memory is needed for them, and
@@ -73,8 +98,9 @@ static void find_wanted(TapeWalk *walk, const GoingBack *back) {
     }
     for (int i = 0; i < length(walk->order); i++) {
         TapeVisit *visit = &walk->order[i];
+        TapeNode *const *producers = producers_of(walk, visit->node);
         for (int k = 0; k < visit->node->count && !visit->leads; k++) {
-            const TapeNode *producer = visit->node->producer[k];
+            const TapeNode *producer = producers[k];
             visit->leads =
                 producer && (!back->wrt || walk->order[number_of(walk, producer)].wanted);
         }
@@ -153,7 +179,8 @@ static bool run_gradient(const TapeNode *node, Tensor *g, Tensor **output) {
 }
 
 /* Op by op, from operands that know what they were computed from. */
-static bool record_gradient(TapeNode *node, Tensor *g, Tensor **output) {
+static bool record_gradient(const TapeVisit *visit, Tensor *g, Tensor **output) {
+    TapeNode *node = visit->node;
     Number number[OP_MAX_INPUTS];
     cb_operand input[OP_MAX_INPUTS];
     Attrs attrs;
@@ -169,7 +196,7 @@ static bool record_gradient(TapeNode *node, Tensor *g, Tensor **output) {
     Site site = site_current();
     site_set(node->site);
     bool done = tape_ops(node->op, input, node->count, &attrs, node->needs.produced, g,
-                         &node->history, output);
+                         visit->shown ? &visit->shown->history : &node->history, output);
     site_set(site);
     return done;
 }
@@ -179,7 +206,7 @@ static bool step_op(TapeWalk *walk, const TapeVisit *visit) {
     Tensor *output[OP_MAX_INPUTS], *g = visit->gradient;
     int outputs = 0;
     if (op_refuses_gradient(node->op)) return grad_refuses(node->op, node->site);
-    if (!(walk->graph ? record_gradient(node, g, output) : run_gradient(node, g, output)))
+    if (!(walk->graph ? record_gradient(visit, g, output) : run_gradient(node, g, output)))
         return false;
     for (int i = 0; i < node->count; i++) {
         if (!node->producer[i]) continue;
@@ -192,8 +219,34 @@ static bool step_op(TapeWalk *walk, const TapeVisit *visit) {
     return true;
 }
 
+/* A gradient has come by result i, which was computed from one with a hook, which it goes past. */
+static bool passes_hooks(const TapeNode *node, int i) {
+    bool passes = false;
+    for (int k = 0; k <= node->part && node->hooked; k++)
+        if (node->hooked & tape_part_bit(k)) passes |= node->steps->is_behind(node->state, i, k);
+    if (passes)
+        fail(CB_ERR_ARGUMENT,
+             "backward: a result of a compiled function (%s:%d) was computed from another one of "
+             "the same call, whose hook does not see its gradient: compile it with "
+             "\"backward=tape\"",
+             node->site.file ? node->site.file : "?", node->site.line);
+    return passes;
+}
+
+/* Of what was unrolled: the op that gave it has a visit of its own. */
+static bool step_result(TapeWalk *walk, const TapeVisit *visit) {
+    TapeNode *result = *producers_of(walk, visit->node);
+    if (!result) return true;
+    TapeVisit *of = &walk->order[number_of(walk, result)];
+    Tensor *g = tensor_double(visit->gradient);
+    of->shown = visit->node;
+    return g && add(walk, of, g);
+}
+
 /* One of several results: they are gone over at once, behind the last of them. */
 static bool step_part(TapeWalk *walk, const TapeVisit *visit) {
+    if (passes_hooks(visit->node->producer[0], visit->node->part)) return false;
+    if (results_of(walk, visit->node->producer[0])) return step_result(walk, visit);
     TapeVisit *together = &walk->order[number_of(walk, visit->node->producer[0])];
     cb_operand g = cb_operand_tensor(visit->gradient);
     if (!together->given)
@@ -204,34 +257,9 @@ static bool step_part(TapeWalk *walk, const TapeVisit *visit) {
     return *given;
 }
 
-/* The gradients of a compiled function are no ops. */
-static bool refuse_second(void) {
-    fail(CB_ERR_ARGUMENT,
-         "grad_graph: it comes to a compiled function, whose gradients are compiled and have none: "
-         "compile it with \"backward=tape\"");
-    return false;
-}
-
-/* A gradient has come by a result that was computed from one with a hook, which it goes past. */
-static bool passes_hooks(const TapeNode *node, Tensor *const *given) {
-    bool passes = false;
-    for (int k = 0; k <= node->part && node->hooked; k++)
-        for (int i = 0; i <= node->part && node->hooked & tape_part_bit(k); i++)
-            passes |= given[i] && node->steps->is_behind(node->state, i, k);
-    if (passes)
-        fail(CB_ERR_ARGUMENT,
-             "backward: a result of a compiled function (%s:%d) was computed from another one of "
-             "the same call, whose hook does not see its gradient: compile it with "
-             "\"backward=tape\"",
-             node->site.file ? node->site.file : "?", node->site.line);
-    return passes;
-}
-
 static bool step_together(TapeWalk *walk, const TapeVisit *visit) {
     TapeNode *node = visit->node;
     Tensor **output = arena_new_array(walk->arena, Tensor *, node->count + 1);
-    if (walk->graph) return refuse_second();
-    if (passes_hooks(node, visit->given)) return false;
     if (!node->steps->go_back(node->state, visit->given, output)) return false;
     for (int i = 0; i < node->count; i++) {
         TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
@@ -294,28 +322,53 @@ static bool refuse_promise(const TapeNode *node) {
     return false;
 }
 
-/* x and something that was gone over are results of one compiled call, which does not know the
- * gradient of the one by the other. */
-static bool is_passed_by(const TapeWalk *walk, const Tensor *x) {
+/* x is a result of what computed several, and another one of those that are gone over was computed
+ * from it there. */
+static bool is_passed_by(const TapeWalk *walk, const TapeNode *whole, const Tensor *x) {
     const TapeNode *node = x->history ? tape_node(x) : NULL;
-    if (!node || node->kind != TAPE_PART || number_of(walk, node->producer[0]) < 0) return false;
-    const TapeNode *whole = node->producer[0];
     bool passed = false;
-    for (int i = 0; i < length(walk->order); i++) {
+    if (!node || node->kind != TAPE_PART || node->producer[0] != whole) return false;
+    for (int i = 0; i < length(walk->order) && !passed; i++) {
         const TapeNode *part = walk->order[i].node;
-        if (part->kind == TAPE_PART && part->producer[0] == whole)
-            passed |= whole->steps->is_behind(whole->state, part->part, node->part);
+        passed = part->kind == TAPE_PART && part->producer[0] == whole &&
+                 whole->steps->is_behind(whole->state, part->part, node->part);
     }
     return passed;
 }
 
-static bool refuse_passed(const GoingBack *back, const Tensor *x) {
-    fail(CB_ERR_ARGUMENT,
-         "%s: the gradient by a result of a compiled function (%s:%d) of another result of the "
-         "same call: compile it with \"backward=tape\"",
-         back->what, tape_node(x)->site.file ? tape_node(x)->site.file : "?",
-         tape_node(x)->site.line);
-    return false;
+/* What is compiled knows its gradients by sources alone, and they have none: gradients of them, and
+ * those by a result of other ones, come by the ops. */
+static bool takes_ops(const TapeWalk *walk, const TapeVisit *visit, const GoingBack *back) {
+    if (visit->node->kind != TAPE_TOGETHER) return false;
+    bool takes = visit->leads && walk->graph;
+    for (int k = 0; k < back->count && !takes; k++)
+        takes = is_passed_by(walk, visit->node, back->wrt[k]);
+    return takes;
+}
+
+static bool unroll(TapeWalk *walk, const TapeNode *whole) {
+    History **source = arena_new_array(walk->arena, History *, whole->count + 1);
+    Tensor **out = arena_new_array(walk->arena, Tensor *, whole->part + 1);
+    TapeNode **result = arena_new_array(walk->arena, TapeNode *, whole->part + 1);
+    for (int i = 0; i < whole->count; i++) source[i] = &whole->producer[i]->history;
+    if (whole->checkpoint && !checkpoint_restore(whole, &walk->filled)) return false;
+    if (!whole->steps->unroll(whole->state, source, out)) return false;
+    for (int k = 0; k <= whole->part; k++) result[k] = tape_node(out[k]);
+    push(walk->arena, walk->unrolled, ((Unrolled){whole, result}));
+    return true;
+}
+
+/* The order of the walk. */
+static bool set_out(TapeWalk *walk, TapeNode *root, const GoingBack *back) {
+    int before = length(walk->unrolled);
+    walk->seen = map_new(walk->arena);
+    walk->order = NULL;
+    order_nodes(walk, root);
+    find_wanted(walk, back);
+    for (int i = 0; i < length(walk->order); i++)
+        if (takes_ops(walk, &walk->order[i], back) && !unroll(walk, walk->order[i].node))
+            return false;
+    return length(walk->unrolled) == before || set_out(walk, root, back);
 }
 
 static bool call_hooks(const TapeWalk *walk, TapeVisit *visit) {
@@ -328,9 +381,7 @@ static bool call_hooks(const TapeWalk *walk, TapeVisit *visit) {
 /* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
 static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack *back,
                       Tensor **out) {
-    walk->seen = map_new(walk->arena);
-    order_nodes(walk, root);
-    find_wanted(walk, back);
+    if (!set_out(walk, root, back)) return false;
     int last = length(walk->order) - 1;
     walk->order[last].gradient = g;
     for (int i = last; i >= 0; i--) {
@@ -349,8 +400,6 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
     for (int k = 0; k < back->count; k++) {
         int number = number_of_tensor(walk, back->wrt[k]);
         Tensor *gradient = number >= 0 ? walk->order[number].gradient : NULL;
-        if (number < 0 && is_passed_by(walk, back->wrt[k]))
-            return refuse_passed(back, back->wrt[k]);
         out[k] = gradient ? kept(walk, gradient) : NULL;
         if (gradient && !out[k]) return false;
     }

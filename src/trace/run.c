@@ -8,6 +8,7 @@
 #include "eager/tape.h"
 #include "graph/node.h"
 #include "tensor/place.h"
+#include "tensor/random.h"
 #include "trace/trace.h"
 
 static cb_operand operand_of(const TraceOperand *operand, const int64_t *argument,
@@ -79,14 +80,21 @@ static __attribute__((cold)) bool add_write(const Trace *trace, int i, Tensor *c
     return own || set_add(&writes->outside, real[root]->storage->serial);
 }
 
+typedef struct RunMode {
+    bool without_effects;
+    const bool *updates; /* by op: it is one with the write behind it. NULL: none is */
+    const bool *only;    /* by op: it is run, to be gone back over behind the last one. NULL: all */
+} RunMode;
+
 /* Where there is no memory for them: without them. */
-static Writes find_writes(const Trace *trace, int count, Tensor *const *real) {
+static Writes find_writes(const Trace *trace, int count, Tensor *const *real, RunMode mode) {
     Writes writes = {.last = NULL};
     int back = count;
     bool done = true;
-    while (back > 0 && !trace->op[back - 1].back) back--;
+    while (back > 0 && !trace->op[back - 1].back && !mode.only) back--;
     for (int i = 0; i < back && done; i++)
-        if (trace->op[i].op == OP_assign) done = add_write(trace, i, real, &writes);
+        if (trace->op[i].op == OP_assign && (!mode.only || mode.only[i]))
+            done = add_write(trace, i, real, &writes);
     return writes;
 }
 
@@ -174,11 +182,6 @@ static bool update(const TraceOp *op, const cb_operand *input) {
     return done;
 }
 
-typedef struct RunMode {
-    bool without_effects;
-    const bool *updates; /* by op: it is one with the write behind it. NULL: none is */
-} RunMode;
-
 static bool run_op(const Trace *trace, int i, const Writes *writes, const int64_t *argument,
                    bool updates, Tensor **real) {
     const TraceOp *op = &trace->op[i];
@@ -205,7 +208,7 @@ static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tens
                     RunMode mode) {
     Site site = site_current();
     int no_grad = no_grad_set(1);
-    Writes writes = find_writes(trace, count, real);
+    Writes writes = find_writes(trace, count, real, mode);
     cb_dtype autocast = autocast_set(CB_SAME); /* its conversions are ops of the trace */
     struct Checkpoint *checkpoint = checkpoint_current();
     int *changed = checkpoint ? find_changed(trace, count) : NULL;
@@ -213,6 +216,10 @@ static bool run_ops(const Trace *trace, int count, const int64_t *argument, Tens
     for (int i = 0; i < count; i++) {
         bool updates = mode.updates && mode.updates[i];
         if (mode.without_effects && trace_has_effects(&trace->op[i])) continue;
+        if (mode.only && !mode.only[i]) {
+            random_take(trace_op_draws(&trace->op[i], argument));
+            continue;
+        }
         bool change = changed && is_change(trace, i, changed);
         if (change) checkpoint_set(NULL); /* it is no read: that is written to once */
         done &= run_op(trace, i, &writes, argument, updates, real);
@@ -240,4 +247,9 @@ bool trace_run_in_place(const Trace *trace, const bool *updates, const int64_t *
 void trace_run_without_effects(const Trace *trace, int count, const int64_t *argument,
                                Tensor **real) {
     run_ops(trace, count, argument, real, (RunMode){.without_effects = true});
+}
+
+bool trace_run_followed(const Trace *trace, const bool *followed, const int64_t *argument,
+                        Tensor **real) {
+    return run_ops(trace, length(trace->op), argument, real, (RunMode){.only = followed});
 }

@@ -13,11 +13,17 @@ Trace *trace_new(void) {
     if (!arena) return NULL;
     Trace *trace = arena_zalloc(arena, sizeof *trace); /* the first chunk has room for it */
     trace->arena = arena;
+    atomic_init(&trace->references, 1);
     return trace;
 }
 
-void trace_free(Trace *trace) {
-    if (!trace) return;
+Trace *trace_retain(Trace *trace) {
+    atomic_fetch_add(&trace->references, 1);
+    return trace;
+}
+
+void trace_release(Trace *trace) {
+    if (!trace || atomic_fetch_sub(&trace->references, 1) > 1) return;
     for (int i = 0; i < length(trace->object); i++)
         if (trace->object[i].tomb) tomb_drop(trace->object[i].tomb);
     arena_free(trace->arena);
@@ -227,6 +233,23 @@ void trace_mark_tracked(const Trace *trace, int count, bool *from) {
     }
 }
 
+static bool counts_by(const Trace *trace, int v, const bool *counts) {
+    const TraceValue *value = &trace->value[v];
+    return value->tracked || value->foreign || counts[value->root];
+}
+
+void trace_mark_followed(const Trace *trace, bool *followed, bool *counts) {
+    for (int i = length(trace->op) - 1; i >= 0; i--) {
+        const TraceOp *op = &trace->op[i];
+        followed[i] = op->op == OP_assign && counts_by(trace, op->input[0].value, counts);
+        for (int k = 0; k < trace_op_results(op); k++)
+            followed[i] |= counts_by(trace, op->result + k, counts);
+        for (int k = 0; k < op->input_count && followed[i]; k++)
+            if (op->input[k].kind == OPERAND_VALUE)
+                counts[trace->value[op->input[k].value].root] = true;
+    }
+}
+
 static bool *find_reached(const Trace *trace, int root) {
     bool *reached = arena_new_array(trace->arena, bool, length(trace->value) + 1);
     reached[root] = true;
@@ -391,14 +414,15 @@ int trace_written_by(const Trace *trace, int op) {
     return trace->value[root].kind == VALUE_IS_RESULT ? NO_VALUE : root;
 }
 
+int trace_op_draws(const TraceOp *op, const int64_t *argument) {
+    Attrs attrs = {{0}};
+    if (op->op == OP_assign || op->back || !op_may_draw(op->op)) return 0;
+    trace_attrs(op, argument, &attrs);
+    return op_draws(op->op, &attrs);
+}
+
 int trace_draws(const Trace *trace, int count, const int64_t *argument) {
     int draws = 0;
-    for (int i = 0; i < count; i++) {
-        const TraceOp *op = &trace->op[i];
-        Attrs attrs = {{0}};
-        if (op->op == OP_assign || op->back || !op_may_draw(op->op)) continue;
-        trace_attrs(op, argument, &attrs);
-        draws += op_draws(op->op, &attrs);
-    }
+    for (int i = 0; i < count; i++) draws += trace_op_draws(&trace->op[i], argument);
     return draws;
 }

@@ -167,6 +167,7 @@ static inline uint32_t line_key(int op, int input_count, int quiet) {
 
 typedef struct Trace {
     Arena *arena;          /* owned */
+    _Atomic int references;
     uint64_t serial;       /* unique; 0: it is not complete */
     const TraceLine *line; /* per op, and one more that is none; NULL: it is not complete */
     TraceObject *object; /* vec; under fullgraph, and without modules that are below another one */
@@ -193,7 +194,8 @@ typedef struct Trace {
 } Trace;
 
 Trace *trace_new(void); /* NULL: out of memory */
-void trace_free(Trace *trace);
+Trace *trace_retain(Trace *trace);
+void trace_release(Trace *trace); /* NULL is allowed */
 bool trace_same(const Trace *a, const Trace *b);
 /* True when the first count ops, and the values that they use, are equal but for numbers. */
 bool trace_alike(const Trace *a, const Trace *b, int count);
@@ -249,8 +251,12 @@ static inline const void *value_storage(const Trace *trace, Tensor *const *value
 }
 /* The root of its own tensors that an op writes; NO_VALUE: none, or what the trace made itself. */
 int trace_written_by(const Trace *trace, int op);
+/* By op, all false before: gradients go through it, or what they go through is computed from it.
+ * counts: the same by root. */
+void trace_mark_followed(const Trace *trace, bool *followed, bool *counts);
 /* Random states that the first count ops of a run with these arguments take. */
 int trace_draws(const Trace *trace, int count, const int64_t *argument);
+int trace_op_draws(const TraceOp *op, const int64_t *argument);
 /* Where a value begins in a run with these arguments, relative to its root. */
 int64_t trace_offset(const TraceValue *value, const int64_t *argument);
 /* Canonical attributes with the arguments of a run; NULL: without. */
@@ -281,5 +287,10 @@ bool trace_run_in_place(const Trace *trace, const bool *updates, const int64_t *
  * are not run again and give NULL, which those after them meet as if they had failed. */
 void trace_run_without_effects(const Trace *trace, int count, const int64_t *argument,
                                Tensor **real);
+
+/* The ops that are marked (trace_mark_followed) once more, for their histories: the others are not
+ * there, but for what they draw. real has what is read from outside, and writes are done to it. */
+bool trace_run_followed(const Trace *trace, const bool *followed, const int64_t *argument,
+                        Tensor **real);
 
 #endif

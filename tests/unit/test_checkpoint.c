@@ -245,6 +245,25 @@ static void compiled_within(void) {
     cb_function_free(fast);
 }
 
+static int penalized(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    cb_tensor *h, *g;
+    calls(x, count, &h, user);
+    assert_int_equal(cb_grad_graph(cb_sum(cb_mul(h, h)), NULL, &v, 1, &g), CB_OK);
+    y[0] = cb_mul(h, g);
+    return 1;
+}
+
+/* Outside of the checkpoint, and in it. */
+static void compiled_second_order(void) {
+    cb_function *fast = cb_compile(compiled_layer, "backend=vm");
+    cb_tensor *h = part(calls, fast, cb_randn(cb_dims(ROWS, WIDTH))), *g;
+    assert_int_equal(cb_grad_graph(cb_sum(cb_mul(h, h)), NULL, &w, 1, &g), CB_OK);
+    h = part(penalized, fast, cb_randn(cb_dims(ROWS, WIDTH)));
+    for (int i = 0; i < 2; i++) cb_backward(cb_add(cb_sum(cb_mul(g, g)), cb_sum(h)), NULL);
+    keep_gradients();
+    cb_function_free(fast);
+}
+
 static cb_tensor *product(cb_tensor *x) { return cb_mul(cb_sin(cb_mul(x, w)), cb_exp(x)); }
 
 static int calls_alone(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
@@ -333,10 +352,21 @@ static int run(void (*program)(void), bool plain, double *out) {
 
 static void same_as_without(void **state) {
     static double with[ELEMENTS], without[ELEMENTS];
-    void (*program[])(void) = {layers,          back_twice,     nested,          draws,
-                               several,         lower,          within,          second_order,
-                               with_hooks,      statistics,     compiled_within, compiled_alone,
-                               compiled_breaks, nested_and_gone};
+    void (*program[])(void) = {layers,
+                               back_twice,
+                               nested,
+                               draws,
+                               several,
+                               lower,
+                               within,
+                               second_order,
+                               with_hooks,
+                               statistics,
+                               compiled_within,
+                               compiled_alone,
+                               compiled_second_order,
+                               compiled_breaks,
+                               nested_and_gone};
     (void)state;
     for (size_t i = 0; i < sizeof program / sizeof *program; i++) {
         int count = run(program[i], false, with), other = run(program[i], true, without);

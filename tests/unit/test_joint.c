@@ -2,62 +2,12 @@
  * those of eager, and no call runs op by op. */
 #include "elements.h"
 #include "fixture.h"
+#include "joint_programs.h"
 #include "threads.h"
 
 #define VM "backend=vm"
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
-
-static cb_tensor *w, *v; /* leaves */
-
-static cb_tensor *leaf(cb_tensor *x) { return cb_requires_grad_(cb_clone(cb_detach(x)), true); }
-
-/* ---- programs -------------------------------------------------------------------------------- */
-
-static cb_tensor *product(cb_tensor *x) {
-    return cb_gelu(cb_add(cb_matmul(x, w), cb_select(v, 0, 0)), false);
-}
-
-static cb_tensor *rows(cb_tensor *x) {
-    return cb_layer_norm(cb_mul(cb_softmax(cb_matmul(x, w), 1), v), 4, NULL, NULL);
-}
-
-static cb_tensor *drops(cb_tensor *x) {
-    return cb_mul(cb_dropout(cb_matmul(x, w), 0.5, true), cb_dropout(v, 0.25, true));
-}
-
-static cb_tensor *scans(cb_tensor *x) {
-    return cb_cumsum(cb_mul(cb_gather(cb_matmul(x, w), 1, cb_argsort(cb_mul(x, v), 1)), v), 0);
-}
-
-static cb_tensor *trains_a_norm(cb_tensor *x) {
-    static cb_tensor *mean, *var;
-    mean = cb_zeros(cb_dims(4)), var = cb_ones(cb_dims(4));
-    return cb_batch_norm(cb_matmul(x, w), mean, var, cb_select(v, 0, 1), NULL, true);
-}
-
-static cb_tensor *views(cb_tensor *x) {
-    return cb_transpose(cb_slice(cb_mul(x, cb_add(w, v)), 1, 1, 4, 2), 0, 1);
-}
-
-static cb_tensor *constant(cb_tensor *x) { return cb_add(cb_add(w, x), v); }
-
-static cb_tensor *of_no_grad(cb_tensor *x) {
-    cb_no_grad_open();
-    cb_tensor *scale = cb_mul(cb_exp(w), x);
-    cb_no_grad_close();
-    return cb_sub(cb_mul(cb_add(v, w), scale), cb_detach(cb_mul(v, w)));
-}
-
-static cb_tensor *attends(cb_tensor *x) {
-    cb_tensor *q = cb_reshape(cb_matmul(x, w), cb_dims(1, 4, 4));
-    cb_tensor *k = cb_unsqueeze(cb_matmul(x, v), 0);
-    return cb_scaled_dot_product_attention(q, k, q);
-}
-
-static cb_function_1 *const programs[] = {product, rows,     drops,      scans,  trains_a_norm,
-                                          views,   constant, of_no_grad, attends};
-enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 /* ---- beside eager ---------------------------------------------------------------------------- */
 
@@ -81,12 +31,6 @@ static void expect_as_eager(cb_function *fast, cb_function_1 *plain, cb_tensor *
     expect_tensor(got.y, wanted.y, 1e-5, 1e-5);
     expect_tensor(got.of_w, wanted.of_w, 1e-5, 1e-5);
     expect_tensor(got.of_v, wanted.of_v, 1e-5, 1e-5);
-}
-
-static void begin(void) {
-    cb_manual_seed(3);
-    w = leaf(cb_randn(cb_dims(4, 4)));
-    v = leaf(cb_randn(cb_dims(4, 4)));
 }
 
 static void as_eager(void **state) {
@@ -278,20 +222,6 @@ static void writes_are_noticed(void **state) {
     cb_function_free(fast);
 }
 
-static void no_second_order(void **state) {
-    (void)state;
-    begin();
-    cb_tensor *g, *x = cb_randn(cb_dims(4, 4));
-    cb_function *fast = cb_compile(product, VM), *tape = cb_compile(product, VM ", backward=tape");
-    REFUSES(cb_grad_graph(cb_sum(cb_call(fast, x)), NULL, &w, 1, &g), CB_ERR_ARGUMENT,
-            "backward=tape");
-    assert_int_equal(cb_grad(cb_sum(cb_call(fast, x)), NULL, &w, 1, &g), CB_OK);
-    assert_int_equal(cb_grad_graph(cb_sum(cb_call(tape, x)), NULL, &w, 1, &g), CB_OK);
-    assert_true(cb_requires_grad(g));
-    cb_function_free(fast);
-    cb_function_free(tape);
-}
-
 static int three(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
     (void)count, (void)user;
     out[0] = cb_exp(cb_mul(in[0], w));
@@ -301,17 +231,23 @@ static int three(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
 }
 
 /* Of what was computed from it; of what was not, there is none, as in eager. */
-static void no_gradient_by_a_result(void **state) {
+static void gradients_by_results(void **state) {
     (void)state;
     begin();
-    cb_tensor *out[3], *by[2], *g[2] = {w, w}, *x = cb_randn(cb_dims(4, 4));
+    cb_tensor *out[3], *by[2], *g[2][2], *x = cb_randn(cb_dims(4, 4));
     cb_function *fast = cb_compile_n(three, NULL, VM);
-    assert_int_equal(cb_call_n(fast, &x, 1, out, 3), 3);
-    REFUSES(cb_grad(cb_mul(out[1], 2), NULL, &out[0], 1, g), CB_ERR_ARGUMENT,
-            "of another result of the same call");
+    for (int way = 0; way < 2; way++)
+        for (int compiled = 0; compiled < 2; compiled++) {
+            if (compiled) assert_int_equal(cb_call_n(fast, &x, 1, out, 3), 3);
+            if (!compiled) three(&x, 1, out, NULL);
+            cb_tensor *y = cb_mul(out[1], 2); /* and by itself, too */
+            if (way) y = cb_add(y, cb_sum(out[0]));
+            assert_int_equal(cb_grad(y, NULL, &out[0], 1, &g[way][compiled]), CB_OK);
+        }
+    for (int way = 0; way < 2; way++) expect_tensor(g[way][1], g[way][0], 1e-5, 1e-5);
     by[0] = out[1], by[1] = out[2];
-    assert_int_equal(cb_grad(cb_sum(out[0]), NULL, by, 2, g), CB_OK);
-    assert_true(!g[0] && !g[1]);
+    assert_int_equal(cb_grad(cb_sum(out[0]), NULL, by, 2, g[0]), CB_OK);
+    assert_true(!g[0][0] && !g[0][1]);
     cb_function_free(fast);
 }
 
@@ -466,8 +402,7 @@ int main(void) {
         TEST(one_behind_the_other),
         TEST(outlives_the_function),
         TEST(writes_are_noticed),
-        TEST(no_second_order),
-        TEST(no_gradient_by_a_result),
+        TEST(gradients_by_results),
         TEST(none_where_none_is_wanted),
         TEST(less_memory),
         TEST(greatest_elements),
