@@ -18,7 +18,8 @@ typedef struct Kept {
     History **part;     /* by root */
     Tensor **x;         /* what there was before, as Backward.kept, then what was saved */
     uint64_t *version;
-    int64_t *argument; /* of the trace */
+    const History **history; /* as Backward.kept: not held, to be found among those of sources */
+    int64_t *argument;       /* of the trace */
 } Kept;
 
 /* ---- what calls share ------------------------------------------------------------------------ */
@@ -72,8 +73,8 @@ static void keep_operands(Backward *backward, const TraceOp *op, const bool *wri
     }
 }
 
-/* What the graph reads, and what the ops would read that gradients go through: these run once more
- * where gradients are to have some themselves. */
+/* What the graph reads, and what the ops read that lead to the results: these run once more where
+ * gradients are to have some themselves. */
 static void list_kept(Backward *backward) {
     const Trace *trace = backward->trace;
     size_t values = (size_t)length(trace->value) + 1;
@@ -81,6 +82,8 @@ static void list_kept(Backward *backward) {
     bool *counts = arena_new_array(backward->arena, bool, values);
     bool *written = arena_new_array(backward->arena, bool, values);
     backward->followed = arena_new_array(backward->arena, bool, ops + 1);
+    for (int i = 0; i < backward->roots; i++)
+        counts[trace->value[backward->root[i].value].root] = true;
     trace_mark_followed(trace, backward->followed, counts);
     for (int i = 0; i < ops; i++)
         if (trace_written_by(trace, i) != NO_VALUE) written[trace_written_by(trace, i)] = true;
@@ -248,7 +251,7 @@ static Kept *kept_new(Backward *backward, const int64_t *argument) {
     size_t count = (size_t)count_kept(backward);
     size_t arguments = sizeof(int64_t) * (size_t)backward->trace->argument_count;
     size_t bytes = sizeof(Kept) + sizeof(History *) * (size_t)backward->roots +
-                   (sizeof(Tensor *) + sizeof(uint64_t)) * count + arguments;
+                   (sizeof(Tensor *) + sizeof(History *) + sizeof(uint64_t)) * count + arguments;
     Kept *kept = memory_zalloc(bytes);
     if (!kept) {
         fail_memory(bytes);
@@ -258,7 +261,8 @@ static Kept *kept_new(Backward *backward, const int64_t *argument) {
     kept->version = (uint64_t *)(void *)(kept + 1);
     kept->argument = (int64_t *)(void *)(kept->version + count);
     kept->x = (Tensor **)(void *)(kept->argument + backward->trace->argument_count);
-    kept->part = (History **)(void *)(kept->x + count);
+    kept->history = (const History **)(void *)(kept->x + count);
+    kept->part = (History **)(void *)(kept->history + count);
     if (arguments) memcpy(kept->argument, argument, arguments);
     atomic_fetch_add(&backward->references, 1);
     return kept;
@@ -271,6 +275,7 @@ static bool keep_inputs(Kept *kept, Tensor *const *value) {
         kept->x[i] = cb_keep(backward->kept[i].copied ? eager_clone(x) : tensor_alias(x));
         if (!kept->x[i]) return false;
         kept->version[i] = storage_version(kept->x[i]->storage);
+        kept->history[i] = x->history;
     }
     return true;
 }
@@ -454,23 +459,25 @@ static bool may_run_again(const Backward *backward) {
     return true;
 }
 
-static bool is_source(const Backward *backward, int value, int *k) {
-    for (*k = 0; *k < backward->sources; ++*k)
-        if (backward->source[*k] == value) return true;
-    return false;
+/* One tensor may be two values, of which one is the source. NULL: it is none. */
+static History *source_of(const Kept *kept, int i, History *const *source) {
+    for (int k = 0; k < kept->backward->sources; k++)
+        if (source[k] == kept->history[i]) return source[k];
+    return NULL;
 }
 
 /* The tensors that were there before, with their histories; false with an error. */
 static bool list_before(const Kept *kept, History *const *source, Tensor **real) {
     const Backward *backward = kept->backward;
     bool done = true;
-    for (int i = 0, k; i < length(backward->kept) && done; i++) {
+    for (int i = 0; i < length(backward->kept) && done; i++) {
         int v = backward->kept[i].value;
         if (!is_as_it_was(kept, i)) return false;
         Tensor *x = kept->x[i];
+        History *history = source_of(kept, i, source);
         real[v] = cb_keep(backward->kept[i].copied ? eager_clone(x) : tensor_alias(x));
         done = real[v];
-        if (done && is_source(backward, v, &k)) real[v]->history = history_retain(source[k]);
+        if (done && history) real[v]->history = history_retain(history);
     }
     return done;
 }

@@ -144,8 +144,7 @@ bool joint_is_promised(const Entry *entry, Tensor *const *value) {
 
 /* ---- what a run does, for checkpoints -------------------------------------------------------- */
 
-/* Values that gradients go through, and what those are computed from, in order of appearance:
- * others do not count. */
+/* Values that the results are computed from, in order of appearance: others do not count. */
 typedef struct Digest {
     const int64_t *argument;
     uint64_t key;

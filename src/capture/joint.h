@@ -46,7 +46,7 @@ struct Backward {
     int inputs;        /* of the entry's graph */
     int *input;        /* by input of the entry's graph: value, or NO_VALUE for an argument */
     Trace *trace;      /* held, of the entry */
-    bool *followed;    /* by op of it (trace_mark_followed) */
+    bool *followed;    /* by op of it: it leads to a root (trace_mark_followed) */
     cb_dtype *dtype;   /* by input of the entry's graph */
     BackwardRoot *root;
     int roots;

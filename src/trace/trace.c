@@ -233,17 +233,12 @@ void trace_mark_tracked(const Trace *trace, int count, bool *from) {
     }
 }
 
-static bool counts_by(const Trace *trace, int v, const bool *counts) {
-    const TraceValue *value = &trace->value[v];
-    return value->tracked || value->foreign || counts[value->root];
-}
-
 void trace_mark_followed(const Trace *trace, bool *followed, bool *counts) {
     for (int i = length(trace->op) - 1; i >= 0; i--) {
         const TraceOp *op = &trace->op[i];
-        followed[i] = op->op == OP_assign && counts_by(trace, op->input[0].value, counts);
+        followed[i] = op->op == OP_assign && counts[trace->value[op->input[0].value].root];
         for (int k = 0; k < trace_op_results(op); k++)
-            followed[i] |= counts_by(trace, op->result + k, counts);
+            followed[i] |= counts[trace->value[op->result + k].root];
         for (int k = 0; k < op->input_count && followed[i]; k++)
             if (op->input[k].kind == OPERAND_VALUE)
                 counts[trace->value[op->input[k].value].root] = true;

@@ -251,8 +251,8 @@ static inline const void *value_storage(const Trace *trace, Tensor *const *value
 }
 /* The root of its own tensors that an op writes; NO_VALUE: none, or what the trace made itself. */
 int trace_written_by(const Trace *trace, int op);
-/* By op, all false before: gradients go through it, or what they go through is computed from it.
- * counts: the same by root. */
+/* By op: what counts is computed by it. counts: by root, of results before, then also what they are
+ * computed from. */
 void trace_mark_followed(const Trace *trace, bool *followed, bool *counts);
 /* Random states that the first count ops of a run with these arguments take. */
 int trace_draws(const Trace *trace, int count, const int64_t *argument);

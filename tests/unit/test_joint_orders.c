@@ -171,6 +171,20 @@ static cb_tensor *penalizes(cb_tensor *x) {
     return cb_mul(cb_square(g), v);
 }
 
+static cb_tensor *by_its_other_name(cb_tensor *x) {
+    return cb_square(gradient(square_sum(cb_mul(cb_exp(w), v)), x));
+}
+
+static void of_two_names(void **state) {
+    (void)state;
+    begin();
+    cb_function *fast = cb_compile(by_its_other_name, VM ", fullgraph=1");
+    OrdersOutcome wanted = go_far(NULL, by_its_other_name, w);
+    OrdersOutcome got = go_far(fast, by_its_other_name, w);
+    for (int i = 0; i < 4; i++) expect_tensor(got.g[i], wanted.g[i], 1e-2, 1e-4);
+    cb_function_free(fast);
+}
+
 static void gradients_inside(void **state) {
     (void)state;
     begin();
@@ -277,6 +291,7 @@ int main(void) {
         TEST(orders_as_eager), TEST(products_with_vectors), TEST(gradient_penalty),
         TEST(written_since),   TEST(effects_come_once),     TEST(what_leads_nowhere),
         TEST(hooked_results),  TEST(written_inside),        TEST(gradients_inside),
+        TEST(of_two_names),
     };
     return cmocka_run_group_tests_name("joint_orders", tests, NULL, NULL);
 }
