@@ -64,7 +64,7 @@ static void keep_operands(Backward *backward, const TraceOp *op, const bool *wri
     const TraceValue *value = backward->trace->value;
     for (int k = 0; k < op->input_count; k++) {
         int v = op->input[k].value;
-        if (op->input[k].kind != OPERAND_VALUE || value[v].kind == VALUE_IS_RESULT) continue;
+        if (!trace_reads(op, k) || value[v].kind == VALUE_IS_RESULT) continue;
         keep(backward, v, written[value[v].root]);
     }
     for (int k = 0; op->back && k < op->back->count; k++) {

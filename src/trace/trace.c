@@ -233,6 +233,13 @@ void trace_mark_tracked(const Trace *trace, int count, bool *from) {
     }
 }
 
+bool trace_reads(const TraceOp *op, int k) {
+    Attrs attrs = {{0}};
+    if (op->input[k].kind != OPERAND_VALUE) return false;
+    trace_attrs(op, NULL, &attrs);
+    return !norm_moves(op->op, &attrs, k);
+}
+
 void trace_mark_followed(const Trace *trace, bool *followed, bool *counts) {
     for (int i = length(trace->op) - 1; i >= 0; i--) {
         const TraceOp *op = &trace->op[i];
@@ -240,8 +247,7 @@ void trace_mark_followed(const Trace *trace, bool *followed, bool *counts) {
         for (int k = 0; k < trace_op_results(op); k++)
             followed[i] |= counts[trace->value[op->result + k].root];
         for (int k = 0; k < op->input_count && followed[i]; k++)
-            if (op->input[k].kind == OPERAND_VALUE)
-                counts[trace->value[op->input[k].value].root] = true;
+            if (trace_reads(op, k)) counts[trace->value[op->input[k].value].root] = true;
     }
 }
 

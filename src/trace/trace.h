@@ -251,6 +251,8 @@ static inline const void *value_storage(const Trace *trace, Tensor *const *value
 }
 /* The root of its own tensors that an op writes; NO_VALUE: none, or what the trace made itself. */
 int trace_written_by(const Trace *trace, int op);
+/* Operand k is a value, and no statistics that the op moves and does not read. */
+bool trace_reads(const TraceOp *op, int k);
 /* By op: what counts is computed by it. counts: by root, of results before, then also what they are
  * computed from. */
 void trace_mark_followed(const Trace *trace, bool *followed, bool *counts);

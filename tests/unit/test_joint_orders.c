@@ -83,12 +83,13 @@ static void products_with_vectors(void **state) {
 /* ---- a gradient penalty ---------------------------------------------------------------------- */
 
 /* As of WGAN-GP (Gulrajani and others, 2017), with a norm whose statistics move, and a count. */
-static cb_tensor *mean, *var, *calls;
+static cb_tensor *mean, *var, *calls, *rounds;
 
 static cb_tensor *critic(cb_tensor *x) {
     cb_tensor *h = cb_batch_norm(cb_matmul(x, w), mean, var, NULL, NULL, true);
     cb_no_grad_open();
     cb_add_(calls, 1);
+    cb_add_(rounds, 1);
     cb_add_(mean, cb_rand(cb_dims(4)));
     cb_no_grad_close();
     return cb_mean(
@@ -97,6 +98,7 @@ static cb_tensor *critic(cb_tensor *x) {
 
 static void train_critic(cb_function *fast, cb_tensor *const *batch, cb_tensor **out) {
     mean = cb_zeros(cb_dims(4)), var = cb_ones(cb_dims(4)), calls = cb_zeros(CB_NO_DIMS);
+    rounds = cb_zeros(CB_NO_DIMS);
     begin();
     for (int step = 0; step < 2; step++) {
         cb_tensor *mixed = leaf(batch[step]);
