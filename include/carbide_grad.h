@@ -89,8 +89,8 @@ CB_API void cb_remove_hook(cb_tensor *x, int number); /* nothing where it is gon
  * user, and tensors that the function finds, must live until gradients come no more. It returns: it
  * throws no exception and does not leave by longjmp. When it runs again, what gradients go through
  * is the same ops in the same order, with the same numbers, on the same elements, or going back is
- * an error that names both; so is a tensor from outside that it reads, and that was written to
- * since, even for a new value of itself (cb_assign(n, cb_add(n, 1)); cb_add_(n, 1) is no read).
+ * an error that names both; so is a tensor from outside that was written to since, where what they
+ * are computed from is read of it. A count, cb_assign(n, cb_add(n, 1)), is none.
  * What goes into no gradient may differ, and where compiled functions run inside, whose last bits
  * may, elements are not compared. What it did besides is not done twice: writes in place to tensors
  * from before the call, running statistics (which PyTorch moves twice), gradients that it adds to

@@ -466,6 +466,12 @@ static History *source_of(const Kept *kept, int i, History *const *source) {
     return NULL;
 }
 
+/* What the results do not follow by gradients, but other ones that the function has asked for, is a
+ * leaf of its own. */
+static bool is_other_leaf(const Backward *backward, int v) {
+    return backward->trace->value[v].tracked || backward->trace->value[v].foreign;
+}
+
 /* The tensors that were there before, with their histories; false with an error. */
 static bool list_before(const Kept *kept, History *const *source, Tensor **real) {
     const Backward *backward = kept->backward;
@@ -477,7 +483,10 @@ static bool list_before(const Kept *kept, History *const *source, Tensor **real)
         History *history = source_of(kept, i, source);
         real[v] = cb_keep(backward->kept[i].copied ? eager_clone(x) : tensor_alias(x));
         done = real[v];
-        if (done && history) real[v]->history = history_retain(history);
+        if (done && history)
+            real[v]->history = history_retain(history);
+        else if (done && is_other_leaf(backward, v))
+            done = (cb_requires_grad_)(tensor_out(real[v]), true);
     }
     return done;
 }

@@ -59,6 +59,7 @@ static void end(CheckpointRun *run) {
     if (run->kind == RUNS_AGAIN) random_lend(run->lent);
     if (run->kind != RUNS_AGAIN) checkpoint_forget(checkpoint);
     checkpoint->again = checkpoint->filling = false;
+    set_free(&checkpoint->doubtful);
     if (run->kind == RUNS_FIRST) checkpoint_release(checkpoint);
 }
 

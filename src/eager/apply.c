@@ -54,13 +54,25 @@ static bool operands_real(Op op, const cb_operand *input, int input_count) {
     return true;
 }
 
-/* For the checkpoint whose function runs; false with an error. */
-static bool operands_read(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
-    bool done = true;
-    for (int i = 0; i < input_count && done; i++)
-        if (input[i].kind == CB_OPERAND_TENSOR && input[i].tensor && !norm_moves(op, attrs, i))
-            done = checkpoint_reads(input[i].tensor);
+/* For the checkpoint whose function runs; false with an error. *doubts: what the op makes is
+ * doubtful. */
+static bool operands_read(Op op, const cb_operand *input, int input_count, const Attrs *attrs,
+                          bool *doubts) {
+    bool done = true, follows = tape_follows(input, input_count);
+    for (int i = 0; i < input_count && done; i++) {
+        const Tensor *x = input[i].kind == CB_OPERAND_TENSOR ? input[i].tensor : NULL;
+        if (x && !norm_moves(op, attrs, i))
+            done = follows ? checkpoint_reads(x) : checkpoint_reads_else(x, doubts);
+    }
     return done;
+}
+
+/* Into what was made in the checkpoint's run. */
+static bool operands_go_into(const Tensor *target, Op op, const cb_operand *input,
+                             int input_count) {
+    bool doubts = false;
+    return operands_read(op, input, input_count, &attrs_none, &doubts) &&
+           (!doubts || checkpoint_doubts(target->storage));
 }
 
 static Tensor *apply_view(Op op, const cb_operand *input, const Attrs *attrs) {
@@ -123,9 +135,12 @@ static __attribute__((noinline)) Tensor *apply_now(Op op, const cb_operand *inpu
     Tracer *tracer = thread_state.tracer;
     if (tracer) return tracer->apply(tracer, op, input, input_count, attrs);
     if (!operands_real(op, input, input_count)) return NULL;
-    if (thread_state.checkpoint && !operands_read(op, input, input_count, attrs)) return NULL;
+    bool doubts = false;
+    if (thread_state.checkpoint && !operands_read(op, input, input_count, attrs, &doubts))
+        return NULL;
     if (tape_follows(input, input_count)) return compute_recorded(op, input, input_count, attrs);
-    return compute(op, input, input_count, attrs);
+    Tensor *y = compute(op, input, input_count, attrs);
+    return !doubts || !y || checkpoint_doubts(y->storage) ? y : NULL;
 }
 
 /* What a jump left behind is put back before anything else. */
@@ -245,7 +260,8 @@ Tensor *apply_assign(Tensor *target, const cb_operand *value) {
         return NULL;
     }
     if (thread_state.checkpoint && !checkpoint_writes(target->storage)) return target;
-    if (tensor && checkpoint_of(target->storage) && !checkpoint_reads(x)) return NULL;
+    if (tensor && checkpoint_of(target->storage) && !operands_go_into(target, OP_assign, value, 1))
+        return NULL;
     if (!write_recorded(target, value) || !eager_assign(target, value)) return NULL;
     storage_written(target->storage);
     return target;
@@ -271,7 +287,7 @@ Tensor *apply_into(Tensor *target, Op op, const cb_operand *input, int input_cou
         return NULL;
     if (thread_state.checkpoint) {
         if (!checkpoint_writes(target->storage)) return target;
-        if (!operands_read(op, input, input_count, &attrs_none)) return NULL;
+        if (!operands_go_into(target, op, input, input_count)) return NULL;
     }
     if (!eager_into(target, op, input, input_count)) return NULL;
     storage_written(target->storage);
@@ -401,7 +417,7 @@ static bool takes_in_place(cb_operand *input, int count) {
 static bool meets_checkpoint(Op op, const cb_operand *input, int count, bool *once) {
     const Storage *storage = input->tensor->storage;
     *once = !checkpoint_writes(storage);
-    return *once || !checkpoint_of(storage) || operands_read(op, input, count, &attrs_none);
+    return *once || !checkpoint_of(storage) || operands_go_into(input->tensor, op, input, count);
 }
 
 /* The op's own errors come first, and have its name. */

@@ -185,33 +185,27 @@ static bool grow_reads(Checkpoint *checkpoint) {
     return true;
 }
 
-static bool add_read(Checkpoint *checkpoint, Storage *storage) {
+static bool add_read(Checkpoint *checkpoint, Storage *storage, ReadBy reader) {
     CheckpointRead *read = find_read(checkpoint, storage);
-    if (read) {
-        read->changed |= read->version != storage_version(storage);
-        return true;
+    if (!read) {
+        if (!grow_reads(checkpoint)) return false;
+        *seat_of(checkpoint, storage->serial) = checkpoint->read_count + 1;
+        read = &checkpoint->read[checkpoint->read_count++];
+        *read = (CheckpointRead){.storage = checkpoint_of(storage) ? NULL : storage_retain(storage),
+                                 .serial = storage->serial};
     }
-    if (!grow_reads(checkpoint)) return false;
-    *seat_of(checkpoint, storage->serial) = checkpoint->read_count + 1;
-    checkpoint->read[checkpoint->read_count++] =
-        (CheckpointRead){.storage = checkpoint_of(storage) ? NULL : storage_retain(storage),
-                         .serial = storage->serial,
-                         .version = storage_version(storage),
-                         .site = site_current()};
+    CheckpointReads *by = &read->by[reader];
+    uint64_t version = storage_version(storage);
+    by->changed |= by->any && by->version != version;
+    if (!by->any) *by = (CheckpointReads){true, by->changed, version, site_current()};
     return true;
 }
 
-bool checkpoint_reads(const Tensor *x) {
-    if (!x->storage) return true;
-    for (Checkpoint *c = checkpoint_current(); c && !c->again; c = c->outer)
-        if (x->storage->serial < c->born && !add_read(c, x->storage)) return false;
-    return true;
-}
-
-static void fail_changed(const Checkpoint *checkpoint, const CheckpointRead *read) {
+/* False with an error. */
+static bool fail_changed(const Checkpoint *checkpoint, const CheckpointRead *read, Site site) {
     char of[64], by[64], what[32] = "a tensor from outside";
     site_format(checkpoint->site, of, sizeof of);
-    site_format(read->site, by, sizeof by);
+    site_format(site, by, sizeof by);
     for (int i = 0; i < checkpoint->input_count; i++)
         if (read->storage && checkpoint->input[i].saved.storage == read->storage)
             snprintf(what, sizeof what, "input %d", i);
@@ -219,6 +213,50 @@ static void fail_changed(const Checkpoint *checkpoint, const CheckpointRead *rea
          "backward: %s, which the function of the checkpoint at %s reads at %s, was modified in "
          "place since, and it is to run again with the elements as they were",
          what, of, by);
+    return false;
+}
+
+/* The outermost one that runs again, or NULL. */
+static Checkpoint *find_again(void) {
+    Checkpoint *again = NULL;
+    for (Checkpoint *c = checkpoint_current(); c; c = c->outer)
+        if (c->again) again = c;
+    return again;
+}
+
+/* As it is read again, it is not what the first run has read. */
+static bool is_doubtful(Checkpoint *again, const Storage *storage, ReadBy reader) {
+    if (storage->serial >= again->born) return set_has(&again->doubtful, storage->serial);
+    const CheckpointRead *read = find_read(again, storage);
+    const CheckpointReads *by = read ? &read->by[reader] : NULL;
+    if (!by || !by->any || (!by->changed && by->version == storage_version(storage))) return false;
+    if (!again->doubtful.count) again->doubted = (int)(read - again->read);
+    return true;
+}
+
+static bool reads(const Tensor *x, ReadBy reader, bool *doubts) {
+    Checkpoint *again = x->storage ? find_again() : NULL;
+    if (again && is_doubtful(again, x->storage, reader)) {
+        const CheckpointRead *read = find_read(again, x->storage);
+        if (!read) read = &again->read[again->doubted];
+        if (doubts) *doubts = true;
+        return doubts ||
+               fail_changed(again, read, read->by[read->by[reader].any ? reader : !reader].site);
+    }
+    for (Checkpoint *c = checkpoint_current(); x->storage && c && !c->again; c = c->outer)
+        if (x->storage->serial < c->born && !add_read(c, x->storage, reader)) return false;
+    return true;
+}
+
+bool checkpoint_reads(const Tensor *x) { return reads(x, READS_FOR_GRADIENTS, NULL); }
+
+bool checkpoint_reads_else(const Tensor *x, bool *doubts) { return reads(x, READS_ELSE, doubts); }
+
+bool checkpoint_doubts(const Storage *made) {
+    Checkpoint *again = find_again();
+    if (!again || set_add(&again->doubtful, made->serial)) return true;
+    fail_memory(0);
+    return false;
 }
 
 void checkpoint_runs_graph(void) {
@@ -228,10 +266,8 @@ void checkpoint_runs_graph(void) {
 bool checkpoint_reads_hold(const Checkpoint *checkpoint) {
     for (int i = 0; i < checkpoint->read_count; i++) {
         const CheckpointRead *read = &checkpoint->read[i];
-        bool changed = read->storage && storage_version(read->storage) != read->version;
-        if (!read->changed && !changed) continue;
-        fail_changed(checkpoint, read);
-        return false;
+        for (int by = 0; by < READERS && !read->storage; by++)
+            if (read->by[by].changed) return fail_changed(checkpoint, read, read->by[by].site);
     }
     return true;
 }
@@ -241,7 +277,7 @@ static void note_write(Checkpoint *checkpoint, const Storage *storage) {
     for (int i = 0; i < checkpoint->record_count; i++) {
         const Checkpoint *inner = checkpoint->record[i].inner;
         CheckpointRead *read = inner ? find_read(inner, storage) : NULL;
-        if (read) read->changed = true;
+        for (int by = 0; by < READERS && read; by++) read->by[by].changed = true;
     }
 }
 
@@ -254,11 +290,7 @@ bool checkpoint_writes(const Storage *storage) {
     return !again || storage->serial >= again->born;
 }
 
-bool checkpoint_is_again(void) {
-    const Checkpoint *checkpoint = checkpoint_current();
-    while (checkpoint && !checkpoint->again) checkpoint = checkpoint->outer;
-    return checkpoint;
-}
+bool checkpoint_is_again(void) { return find_again(); }
 
 /* ---- elements ---------------------------------------------------------------------------------
  *

@@ -3,6 +3,7 @@
 #ifndef CARBIDE_EAGER_CHECKPOINT_H
 #define CARBIDE_EAGER_CHECKPOINT_H
 
+#include "base/set.h"
 #include "eager/tape_node.h"
 #include "tensor/random.h"
 
@@ -21,12 +22,21 @@ typedef struct CheckpointInput {
     Saved saved;
 } CheckpointInput;
 
-/* What its ops read of what was there before, with the version that it had. */
+/* Who reads it: ops that gradients go through, and others, of which nobody may need what they give:
+ * a count. */
+typedef enum ReadBy { READS_FOR_GRADIENTS, READS_ELSE, READERS } ReadBy;
+typedef struct CheckpointReads {
+    bool any;
+    bool changed; /* with several versions, or the run of one around has written to it since */
+    uint64_t version;
+    Site site;
+} CheckpointReads;
+
+/* What its ops read of what was there before. */
 typedef struct CheckpointRead {
     Storage *storage; /* held; NULL: it was made in the run of one around */
-    uint64_t serial, version;
-    Site site;
-    bool changed; /* it was read with several, or that run has written to it since */
+    uint64_t serial;
+    CheckpointReads by[READERS];
 } CheckpointRead;
 
 /* Held by the nodes that were recorded in it, and by the checkpoints within. */
@@ -49,6 +59,9 @@ struct Checkpoint {
     CheckpointRecord *record;
     CheckpointRead *read;
     int *read_seat; /* a table by serial, twice as large as read: 1 + the number of one, or 0 */
+    Set doubtful;     /* serials: made in the run that goes on of what has changed since the
+                       * first */
+    int doubted;      /* the first read of such */
     int *answer;      /* what its function's calls were told besides, in order: checkpoint_tell */
     int answer_count, answer_capacity, answers_met;
     Checkpoint *next; /* among those that a walk has filled */
@@ -74,7 +87,8 @@ bool checkpoint_is_over(const Checkpoint *checkpoint);
 void checkpoint_forget(Checkpoint *checkpoint);
 /* It has run again: what it took of the insides of others is let go. */
 void checkpoint_pass_inputs(Checkpoint *checkpoint);
-/* What the checkpoint's ops read is as it was; false with an error. */
+/* What the checkpoint's ops read of the run of one around is as it was; false with an error. What
+ * there was before that is asked for as it is read (checkpoint_reads). */
 bool checkpoint_reads_hold(const Checkpoint *checkpoint);
 /* The checkpoint in whose run the storage was made, of the one that runs and those around it, or
  * NULL. */

@@ -84,10 +84,14 @@ static inline HistoryKind tape_kind(const Tensor *x, bool wanted) {
     return tape_gradient(x) && !tape_is_hooked(x) ? HISTORY_OF_LEAF : HISTORY_FOREIGN;
 }
 
-/* For the thread's checkpoint, where it has one (checkpoint.h). An op reads x: false with an error.
- * A write to what was there before the function ran again is
- * not done twice: may it be done? It runs again: what it does besides was done. */
+/* For the thread's checkpoint, where it has one (checkpoint.h). An op reads x: false with an error,
+ * as where it runs again and x is another one. doubts: no gradient goes through the op, so that is
+ * no error, but noted there; then what it makes is doubtful, and an error where one does. A write
+ * to what was there before the function ran again is not done twice: may it be done? It runs again:
+ * what it does besides was done. */
 bool checkpoint_reads(const Tensor *x);
+bool checkpoint_reads_else(const Tensor *x, bool *doubts);
+bool checkpoint_doubts(const Storage *made); /* false with an error: no memory */
 bool checkpoint_writes(const Storage *storage);
 bool checkpoint_is_again(void);
 void checkpoint_runs_graph(void); /* of which the same bits are not to be asked for */

@@ -249,14 +249,15 @@ def theirs_of(program):
             follows = [side.follows(x) for x in results] if program.outside else []
             go_back(program, side, results, follows, state)
         except RuntimeError as error: raise Left(str(error)[:100])
-        found.append([side.read(x) for x in results] + ends(side, state) + [np.array(follows)])
+        found.append([side.read(x) for x in results] + ends(program, side, state) + [np.array(follows)])
         if not all(np.isfinite(x).all() and np.abs(x).max(initial=0) < 1e6 for x in found[-1][:-1]): raise Left('not finite')
         for k in LEAVES: state[k].grad = None
     return found, allowed
 
-def ends(side, state):
+def ends(program, side, state):
+    """Of a penalty that is 0, one side may have no gradient where the other one has zeros."""
     lefts = [side.left(state[k]) for k in LEAVES]
-    return [np.full(3, -77.0) if x is None else side.read(x) for x in lefts] + [side.read(state[k]) for k in state]
+    return [np.full(3, 0.0 if program.twice else -77.0) if x is None else side.read(x) for x in lefts] + [side.read(state[k]) for k in state]
 
 def ours_of(program, way, allowed):
     side, found, f = Carbide(way != 'fullgraph=1'), [], None
@@ -269,7 +270,7 @@ def ours_of(program, way, allowed):
                 results = f.call([]) if f else run(program, side, state, allowed)[0]
                 follows = [bool(cb.lib.cb_requires_grad(x.handle)) for x in results] if program.outside else []
                 go_back(program, side, results, follows, state)
-                found.append([side.read(side.detach(x)) for x in results] + ends(side, state) + [np.array(follows)])
+                found.append([side.read(side.detach(x)) for x in results] + ends(program, side, state) + [np.array(follows)])
                 for k in LEAVES: cb.lib.cb_zero_grad(state[k].handle)
         eager = f.stats().eager_calls if f else 0
         if f: f.free()

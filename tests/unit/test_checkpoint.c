@@ -168,6 +168,45 @@ static int normalizes(cb_tensor *const *x, int count, cb_tensor **y, void *user)
     return 1;
 }
 
+static cb_tensor *compiled_layer(cb_tensor *x) {
+    return cb_dropout(cb_exp(cb_softmax(cb_matmul(x, w), 1)), 0.25, true);
+}
+
+/* A count, a mean that follows, a seed: by new values of themselves. */
+static cb_tensor *kept_count, *kept_mean;
+
+static int counts_up(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count;
+    cb_assign(kept_count, cb_add(kept_count, 1));
+    cb_no_grad_open();
+    cb_tensor *mean = cb_mean(cb_mul(x[0], w), 0), *own = cb_zeros(cb_dims(WIDTH));
+    cb_assign(kept_mean, cb_lerp(kept_mean, mean, 0.1));
+    cb_assign(kept_mean, cb_add(kept_mean, cb_mul(cb_rand(WIDTH), 0.01)));
+    cb_add_(own, kept_mean);
+    cb_assign(own, cb_mul(own, kept_count));
+    cb_no_grad_close();
+    y[0] = user ? cb_exp(cb_call((cb_function *)user, x[0])) : cb_exp(cb_mul(x[0], v));
+    return 1;
+}
+
+static int counts_within(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    counts_up(x, count, y, NULL);
+    y[0] = cb_sin(part(counts_up, user, y[0]));
+    return counts_up(y, 1, y, user);
+}
+
+static void forward_counts(void) {
+    cb_function *fast = cb_compile(compiled_layer, "backend=vm");
+    cb_tensor *h = cb_mul(cb_randn(cb_dims(WIDTH, WIDTH)), w);
+    kept_count = cb_zeros(CB_NO_DIMS), kept_mean = cb_zeros(WIDTH);
+    for (int i = 0; i < 2; i++) h = part(counts_within, i ? fast : NULL, h);
+    cb_backward(cb_sum(h), NULL);
+    keep(kept_count);
+    keep(kept_mean);
+    keep_gradients();
+    cb_function_free(fast);
+}
+
 static int forward(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
     (void)count;
     y[0] = cb_forward(user, cb_mul(x[0], w));
@@ -223,10 +262,6 @@ static void nested_and_gone(void) {
     keep(norm.var);
     keep(norm.steps);
     keep_gradients();
-}
-
-static cb_tensor *compiled_layer(cb_tensor *x) {
-    return cb_dropout(cb_exp(cb_softmax(cb_matmul(x, w), 1)), 0.25, true);
 }
 
 static int calls(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
@@ -365,6 +400,7 @@ static void same_as_without(void **state) {
                                compiled_within,
                                compiled_alone,
                                compiled_second_order,
+                               forward_counts,
                                compiled_breaks,
                                nested_and_gone};
     (void)state;

@@ -170,6 +170,46 @@ static int writes_behind(cb_tensor *const *x, int count, cb_tensor **y, void *us
     return 1;
 }
 
+static int scales(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    y[0] = cb_mul(cb_exp(x[0]), x[1]);
+    return 1;
+}
+
+/* What is told by a count that has changed. */
+static int counts(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count, (void)user;
+    cb_tensor *now = cb_add(outside, 1.0), *h = now;
+    cb_assign(outside, now);
+    if (how == 1) h = cb_relu(cb_reshape(now, cb_dims(1, WIDTH)));
+    if (how == 2) h = cb_call(compiled_read, now);
+    if (how == 3) h = cb_add_(cb_zeros(cb_dims(WIDTH)), now);
+    if (how == 4) cb_assign(h = cb_zeros(cb_dims(WIDTH)), now);
+    if (how == 5) h = outside; /* as it is left */
+    if (how == 7) return cb_checkpoint_n(scales, NULL, (cb_tensor *[]){x[0], now}, 2, y, 1);
+    y[0] = cb_mul(cb_exp(x[0]), how == 6 ? cb_ones(cb_dims(WIDTH)) : h);
+    return 1;
+}
+
+static void values_of_what_changed(void **state) {
+    (void)state;
+    plainly = false;
+    compiled_read = cb_compile(doubled);
+    for (how = 0; how < 8; how++) {
+        outside = cb_ones(cb_dims(WIDTH));
+        cb_tensor *x = leaf(cb_dims(ROWS, WIDTH)), *y = part(counts, NULL, x);
+        assert_non_null(y);
+        bool refused = how < 5 || how == 7;
+        if (refused)
+            REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT, "a tensor from outside");
+        else
+            assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+        if (!refused) expect_tensor(cb_tensor_grad(x), y, 1e-6, 1e-6);
+        assert_true(cb_item(cb_amax(outside)) == 2);
+    }
+    cb_function_free(compiled_read);
+}
+
 static void reads_of_what_changed(void **state) {
     (void)state;
     plainly = false;
@@ -248,7 +288,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(another_function),        TEST(refusals),
         TEST(reads_of_what_changed),   TEST(another_compiled_function),
-        TEST(elements_of_another_run),
+        TEST(elements_of_another_run), TEST(values_of_what_changed),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }

@@ -168,9 +168,12 @@ static void written_inside(void **state) {
 }
 
 /* Gradients that the function takes itself, of which it gives some. */
+static cb_tensor *other; /* a leaf, on which the result does not depend */
+
 static cb_tensor *penalizes(cb_tensor *x) {
     cb_tensor *g = gradient(square_sum(cb_mul(x, cb_tanh(cb_matmul(w, v)))), w);
-    return cb_mul(cb_square(g), v);
+    cb_tensor *of_other = gradient(cb_add(cb_sum(cb_mul(other, x)), cb_sum(w)), other);
+    return cb_mul(cb_square(g), cb_mul(v, of_other));
 }
 
 static cb_tensor *by_its_other_name(cb_tensor *x) {
@@ -190,6 +193,7 @@ static void of_two_names(void **state) {
 static void gradients_inside(void **state) {
     (void)state;
     begin();
+    other = leaf(cb_randn(cb_dims(4, 4)));
     cb_function *fast = cb_compile(penalizes, VM);
     for (int call = 0; call < 2; call++) {
         cb_tensor *x = cb_randn(cb_dims(4, 4));
