@@ -1,6 +1,6 @@
 /* cb_checkpoint in networks that are compiled, with their gradients in the same graph and outside:
  * what is computed again there, what is not, and the memory that this saves. */
-#include "capture/function.h"
+#include "capture/joint.h"
 #include "carbide_custom.h"
 #include "elements.h"
 #include "fixture.h"
@@ -84,13 +84,24 @@ static int nested(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
     return 1;
 }
 
+/* It goes back itself, and what it gives follows from that. */
+static int penalized(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    cb_tensor *h = cb_tanh(cb_matmul(x[0], user)), *w = user, *g = NULL;
+    (void)count;
+    cb_grad_graph(cb_sum(cb_mul(cb_exp(h), table)), NULL, &w, 1, &g);
+    y[0] = cb_add(cb_mul(cb_tanh(cb_matmul(h, g)), 0.1), x[0]);
+    return 1;
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 static cb_function_n *layer;
 
+static bool ends_outside; /* behind the last layer */
+
 static cb_tensor *network(cb_tensor *x) {
     for (int i = 0; i < LAYERS; i++) x = part(layer, weight[i], x);
-    return x;
+    return ends_outside ? cb_mul(x, 1.5) : x;
 }
 
 static cb_tensor *step(cb_tensor *x) {
@@ -149,7 +160,7 @@ static void same_with_less(void **state) {
     static const Case cases[] = {{dense, 18, 20, 60},      {turned, 16, 18, 50},
                                  {normalized, 17, 19, 48}, {greatest, 15, 17, 28},
                                  {routed, 18, 20, 70},     {nested, 23, 25, 120},
-                                 {pooled, 17, 19, 60}};
+                                 {pooled, 17, 19, 60},     {penalized, 20, 22, 60}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Case *c = &cases[i];
@@ -199,6 +210,8 @@ static void own_operations_run_once(void **state) {
 
 static const int64_t tensor = sizeof(float) * ROWS * WIDTH;
 
+static int steps; /* that lead back */
+
 /* Of a forward pass that is compiled alone: what its calls hold for the gradients. */
 static int64_t hold(bool plain, double *out) {
     cb_scope_open();
@@ -211,6 +224,8 @@ static int64_t hold(bool plain, double *out) {
     int64_t bytes = cb_memory().live_bytes - before;
     assert_int_equal(cb_backward(cb_sum(cb_mul(y, y)), NULL), CB_OK);
     cb_read(cb_tensor_grad(weight[0]), out, CB_F64);
+    const Backward *backward = atomic_load(&fast->first)->backward;
+    steps = length(executable_plan(atomic_load(&backward->executable))->step);
     cb_function_free(fast);
     cb_scope_close();
     return bytes;
@@ -226,6 +241,18 @@ static void less_is_held(void **state) {
     assert_true(bytes > LAYERS * tensor - tensor && more > bytes + tensor);
 }
 
+/* What leads back from the last op is none of its checkpoint's, and not computed again. */
+static void gradients_are_outside(void **state) {
+    double out[WIDTH * WIDTH];
+    (void)state;
+    hold(false, out);
+    int ends_with_a_layer = steps;
+    ends_outside = true;
+    hold(false, out);
+    ends_outside = false;
+    assert_true(ends_with_a_layer <= steps);
+}
+
 /* The insides of a layer are computed again right before its gradients: of all layers together, 5
  * tensors each, there would be more. Before anything else that takes memory. */
 static void peak(void **state) {
@@ -237,6 +264,7 @@ static void peak(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(peak), TEST(same_with_less),
-                                       TEST(own_operations_run_once), TEST(less_is_held)};
+                                       TEST(own_operations_run_once), TEST(less_is_held),
+                                       TEST(gradients_are_outside)};
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
