@@ -20,7 +20,6 @@ static bool holds_is_a_loop(Merge *m) { return m->a->kind == GROUP_LOOP; }
  * none does. */
 static int again_of(const Group *group, bool all) {
     int own = group->anchor ? node_again(group->anchor) : 0;
-    if (all && group->anchor && !own) return 0;
     for (int i = 0; i < length(group->member); i++) {
         int number = node_again(group->member[i]);
         if (all && !number) return 0;

@@ -174,6 +174,16 @@ static void same_with_less(void **state) {
     }
 }
 
+/* Computing again counts among the rewrites, of which there may be none. */
+static void none_without_rewrites(void **state) {
+    static double out[ELEMENTS];
+    (void)state;
+    assert_int_equal(cb_set_option("passes", "0"), CB_OK);
+    double kept = run(dense, false, "backend=vm", out), all = run(dense, true, "backend=vm", out);
+    assert_int_equal(cb_set_option("passes", "-1"), CB_OK);
+    assert_true(kept == all);
+}
+
 /* ---- what is done once ----------------------------------------------------------------------- */
 
 static int calls_of_own;
@@ -263,8 +273,8 @@ static void peak(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(peak), TEST(same_with_less),
-                                       TEST(own_operations_run_once), TEST(less_is_held),
-                                       TEST(gradients_are_outside)};
+    const struct CMUnitTest tests[] = {
+        TEST(peak),         TEST(same_with_less),        TEST(own_operations_run_once),
+        TEST(less_is_held), TEST(gradients_are_outside), TEST(none_without_rewrites)};
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
