@@ -229,7 +229,7 @@ static bool is_doubtful(Checkpoint *again, const Storage *storage, ReadBy reader
     if (storage->serial >= again->born) return set_has(&again->doubtful, storage->serial);
     const CheckpointRead *read = find_read(again, storage);
     const CheckpointReads *by = read ? &read->by[reader] : NULL;
-    if (!by || !by->any || (!by->changed && by->version == storage_version(storage))) return false;
+    if (!by || !by->any || by->version == storage_version(storage)) return false;
     if (!again->doubtful.count) again->doubted = (int)(read - again->read);
     return true;
 }

@@ -84,6 +84,20 @@ static void joint(void) {
     cb_function_free(fast);
 }
 
+/* Its ops run once more, for gradients of gradients. */
+static void joint_orders(void) {
+    cb_manual_seed(5);
+    compiled_weight = leaf(4, 4);
+    cb_function *fast = compiled_weight ? cb_compile(forward, "backend=vm") : NULL;
+    cb_tensor *y = fast ? cb_call(fast, ramp(3, 4)) : NULL, *g = NULL, *of_g = NULL;
+    y = y ? cb_sum(cb_mul(y, y)) : NULL;
+    begin_faults();
+    if (y && cb_grad_graph(y, NULL, &compiled_weight, 1, &g) == CB_OK) take(g);
+    if (g && cb_grad(cb_sum(cb_mul(g, g)), NULL, &compiled_weight, 1, &of_g) == CB_OK) take(of_g);
+    end_faults();
+    cb_function_free(fast);
+}
+
 static cb_tensor *forward_with_a_value(cb_tensor *x) {
     cb_tensor *y = cb_dropout(cb_softmax(cb_matmul(x, compiled_weight), 1), 0.5, true);
     double size = y ? cb_item(cb_sum(y)) : 0;
@@ -223,6 +237,8 @@ int main(void) {
         FEW_TENSORS(recomputed),
         SCENARIO(joint),
         FEW_TENSORS(joint),
+        SCENARIO(joint_orders),
+        FEW_TENSORS(joint_orders),
         SCENARIO(joint_of_segments),
         FEW_TENSORS(joint_of_segments),
         SCENARIO(sgd),
