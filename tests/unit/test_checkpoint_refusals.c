@@ -187,7 +187,7 @@ static int counts(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
     if (how == 4) cb_assign(h = cb_zeros(cb_dims(WIDTH)), now);
     if (how == 5) h = outside; /* as it is left */
     if (how == 7) return cb_checkpoint_n(scales, NULL, (cb_tensor *[]){x[0], now}, 2, y, 1);
-    y[0] = cb_mul(cb_exp(x[0]), how == 6 ? cb_ones(cb_dims(WIDTH)) : h);
+    y[0] = cb_mul(cb_exp(cb_mul(x[0], 1.0)), how == 6 ? cb_ones(cb_dims(WIDTH)) : h);
     return 1;
 }
 
