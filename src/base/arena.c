@@ -7,6 +7,7 @@
  * stays small, and one that was freed is what the next arena asks for. */
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/format.h"
 #include "base/memory.h"
 #include <assert.h>
 #include <stdarg.h>
@@ -130,13 +131,12 @@ char *arena_format(Arena *arena, const char *format, ...) {
     char head[FORMAT_BYTES]; /* all of most texts, which are formatted once */
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(head, sizeof head, format, arguments);
+    size_t length = format_list(head, sizeof head, format, arguments);
     va_end(arguments);
-    check(length >= 0, "bad format '%s'", format);
-    char *text = arena_alloc(arena, (size_t)length + 1);
-    if ((size_t)length < sizeof head) return memcpy(text, head, (size_t)length + 1);
+    char *text = arena_alloc(arena, length + 1);
+    if (length < sizeof head) return memcpy(text, head, length + 1);
     va_start(arguments, format);
-    vsnprintf(text, (size_t)length + 1, format, arguments);
+    format_list(text, length + 1, format, arguments);
     va_end(arguments);
     return text;
 }

@@ -3,9 +3,10 @@
  * In: pieces of text. Out: one NUL-terminated text in the arena. Numbers print the same in every
  * locale: put_double(out, 0.1) puts "0.1", never "0,1", since generated C goes through here. */
 #include "base/buffer.h"
-#include "base/error.h"
+#include "base/format.h"
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,12 +43,10 @@ void putf_list(Buffer *out, const char *format, va_list arguments) {
     va_list again;
     va_copy(again, arguments);
     size_t room = out->capacity - out->length;
-    int length = vsnprintf(room ? out->text + out->length : NULL, room, format, arguments);
-    check(length >= 0, "bad format '%s'", format);
-    if ((size_t)length >= room)
-        vsnprintf(reserve(out, (size_t)length), (size_t)length + 1, format, again);
+    size_t length = format_list(room ? out->text + out->length : NULL, room, format, arguments);
+    if (length >= room) format_list(reserve(out, length), length + 1, format, again);
     va_end(again);
-    out->length += (size_t)length;
+    out->length += length;
 }
 
 void putf(Buffer *out, const char *format, ...) {

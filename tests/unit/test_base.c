@@ -52,9 +52,34 @@ static void arena_aligns_and_keeps(void **state) {
         const char *padded = arena_format(arena, "%*d%*d", i, 0, i, 1);
         assert_int_equal(strlen(padded), 2 * i);
         assert_string_equal(buffer_text(&out), padded);
+        put(&out, "!");
+        const char *text = buffer_text(&out),
+                   *twice = arena_format(arena, "%s%c%s", text, '-', text);
+        putf(&out, "%s%%", twice); /* by signs that are put without printf */
+        assert_int_equal(strlen(twice), 4 * i + 3);
+        assert_string_equal(buffer_text(&out) + 2 * i + 1 + 2 * i + 2 + 2 * i, "!%");
     }
     arena_free(arena);
     arena_free(NULL);
+}
+
+static void numbers_are_as_printf_writes_them(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    const int64_t number[] = {0, 9, -10, 4294967296, INT64_MAX, INT64_MIN};
+    for (int i = 0; i < 6; i++) {
+        char wanted[200];
+        int small = (int)number[i];
+        unsigned bits = (unsigned)number[i];
+        long long large = number[i];
+        for (int k = 0; k < 2; k++) {
+            const char *format = k ? "%d %u %lld" : "%d %u %lld %04x";
+            snprintf(wanted, sizeof wanted, format, small, bits, large, bits);
+            assert_string_equal(arena_format(arena, format, small, bits, large, bits), wanted);
+        }
+    }
+    assert_string_equal(arena_format(arena, "%d%s%%%c", INT_MIN, "", 'x'), "-2147483648%x");
+    arena_free(arena);
 }
 
 /* What is larger than a step does not end the chunk that is being filled, and the last chunk is a
@@ -561,6 +586,7 @@ static void pages_go_back_to_the_system(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_aligns_and_keeps),
+        cmocka_unit_test(numbers_are_as_printf_writes_them),
         cmocka_unit_test(arena_wastes_little),
         cmocka_unit_test(arena_escapes_when_memory_ends),
         cmocka_unit_test(inner_arenas_escape_by_the_outer_one),
