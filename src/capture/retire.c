@@ -69,15 +69,24 @@ int function_alternatives(const Function *function, bool resume, bool resized) {
     return sizes / KINDS_OF_SIZES + (resized ? 0 : kinds);
 }
 
-Entry *function_find_resized(const Function *function, Tensor *const *input, int input_count) {
+/* The last one before `end` that has inputs as these, but for sizes. */
+static Entry *find_alike(const Function *function, const Entry *end, Tensor *const *input,
+                         int input_count) {
     Entry *found = NULL;
-    if (function->options.dynamic == DYNAMIC_OFF) return NULL;
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
-        bool alike = !e->resumes && e->input_count == input_count && is_resized(function, e, NULL);
+    for (Entry *e = atomic_load(&function->first); e && e != end; e = atomic_load(&e->next)) {
+        bool alike = !e->resumes && e->input_count == input_count;
         for (int i = 0; i < input_count && alike; i++)
             alike = guard_holds_resized(&e->guard[i], input[i], grad_mode());
         if (alike) found = e;
     }
+    return found;
+}
+
+Entry *function_find_resized(const Function *function, Tensor *const *input, int input_count) {
+    Entry *found = NULL;
+    if (function->options.dynamic == DYNAMIC_OFF) return NULL;
+    do found = find_alike(function, found, input, input_count);
+    while (found && !is_resized(function, found, NULL)); /* mostly the first that is asked is */
     return found;
 }
 
