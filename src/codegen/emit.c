@@ -5,6 +5,11 @@
 
 /* ---- names --------------------------------------------------------------------------------- */
 
+uint32_t emit_number(const Emit *e, uint32_t id) {
+    Holes *holes = e->usage->holes;
+    return holes && !holes->argument ? hole_local(holes, id) : id;
+}
+
 void emit_name(Emit *e, const Expr *expr, Phrase name) {
     e->local[expr->id].name = name;
     push(e->arena, e->declared, e->kernel->expr[expr->id]);
@@ -39,7 +44,7 @@ static void declare_scan(Emit *e, const Expr *x) {
     emit_line(e, "%s = %s;", name.text, step.text);
     if (expr_running(x) != x->dtype) {
         const char *type = e->target->type[x->dtype];
-        const char *value = arena_format(e->arena, "t%u%s", x->id, e->suffix);
+        const char *value = arena_format(e->arena, "t%u%s", emit_number(e, x->id), e->suffix);
         emit_line(e, "const %s %s = (%s)%s;", type, value, type, name.text);
         name = text_name(value);
     }
@@ -58,7 +63,7 @@ static bool hides_bool(const Emit *e, const Expr *x) {
 
 static void declare_value(Emit *e, const Expr *x) {
     const Local *local = &e->local[x->id];
-    const char *name = arena_format(e->arena, "t%u%s", x->id, e->suffix);
+    const char *name = arena_format(e->arena, "t%u%s", emit_number(e, x->id), e->suffix);
     const char *value = text_value(e, x).text;
     if (hides_bool(e, x)) {
         emit_line(e, "int %s = %s;", name, value);
@@ -78,7 +83,8 @@ void emit_declare(Emit *e, int level) {
         Access *access = &e->load[id];
         bool addressed = x->op == EX_load && !local->kept && access->level == level;
         if (addressed && !access->name)
-            declare_address(e, access, (int)x->imm.i, arena_format(e->arena, "p%d", id),
+            declare_address(e, access, (int)x->imm.i,
+                            arena_format(e->arena, "p%u", emit_number(e, x->id)),
                             x->input_count == 2, true);
         if (local->level != level || (local->per_point && !e->at_point) || emit_inlines(e, x))
             continue;

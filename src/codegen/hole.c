@@ -32,6 +32,12 @@ Phrase hole_value(Holes *holes, TextNumber hole, bool is_int, Phrase literal) {
     return text_name(open ? open : text_operand(holes->arena, literal));
 }
 
+uint32_t hole_local(Holes *holes, uint32_t id) {
+    while ((uint32_t)length(holes->local) <= id) push(holes->arena, holes->local, 0);
+    if (!holes->local[id]) holes->local[id] = ++holes->locals;
+    return holes->local[id];
+}
+
 void hole_declare(const Holes *holes, int buffer, Buffer *out) {
     if (!holes || !holes->argument_count) return;
     putf(out, "    const int64_t *number = buffer[%d];\n", buffer);

@@ -27,7 +27,9 @@ typedef struct Holes {
     TextNumber *hole;          /* vec: in the order of writing */
     const int *argument; /* by hole: which argument it is, or -1: literal; NULL: all are open */
     int argument_count;
-    int written; /* so far */
+    int written;     /* so far */
+    uint32_t *local; /* vec, of open text: by an expression's id its number, from 1 on; or 0 */
+    uint32_t locals; /* so many have one */
 } Holes;
 
 /* Strides and the like; 0 and 1 make other text anyway. */
@@ -37,6 +39,9 @@ static inline bool hole_is_open(int64_t value) { return value > 8 || value < -8;
 const char *hole_size(Holes *holes, Arena *arena, int64_t value, const char *suffix);
 /* A number whose literal text is given. is_int: as an int, not an int64_t. */
 Phrase hole_value(Holes *holes, TextNumber hole, bool is_int, Phrase literal);
+/* Of open text: what the names of an expression end in. Ids change where sizes are equal by chance:
+ * 12 heads beside 12 tokens are one constant. So locals are numbered as they appear. */
+uint32_t hole_local(Holes *holes, uint32_t id);
 /* The declarations of the arguments, which are number[0] ... in memory: 8 bytes each, int64_t or
  * double. */
 void hole_declare(const Holes *holes, int buffer, Buffer *out);

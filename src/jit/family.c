@@ -28,15 +28,17 @@
 enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_CHOICES = 6, MOST_VARIANTS = 64 };
 
 typedef struct Variant Variant;
+typedef struct Family Family;
 struct Variant {
-    Variant *next; /* older */
+    Variant *next, *known; /* older; in table.known */
+    const Family *family;
     Code *code;
     KernelFunction *function;
-    Scalar *value; /* by hole: of the kernel that it was compiled for */
+    uint64_t kernel[2]; /* the one that it was compiled for: Kernel.key */
+    TextNumber *hole;   /* and its numbers */
     int argument[];
 };
 
-typedef struct Family Family;
 struct Family {
     Family *next; /* in its bucket */
     uint64_t key[2], used;
@@ -47,64 +49,45 @@ struct Family {
 
 static struct {
     Family *bucket[BUCKETS];
+    Variant *known[BUCKETS]; /* by Variant.kernel */
     int count;
     uint64_t uses;
 } table; /* under the lock */
 
 /* ---- one kernel -------------------------------------------------------------------------- */
 
-static bool is_letter(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-/* Locals are named after expressions, whose numbers change where sizes are equal by chance: 12
- * heads beside 12 tokens are one constant. Here they are numbered as they appear. Holes have
- * numbers that stay. Returns how many of the word's letters name a local: t12 of "t12_low". */
-static size_t local_name(const char *word, size_t length) {
-    size_t letters = 0;
-    while (word[letters] >= 'a' && word[letters] <= 'z') letters++;
-    size_t name = letters;
-    bool local =
-        (letters == 1 && strchr("tpxuvqwrc", *word)) || (letters == 3 && !memcmp(word, "row", 3));
-    if (!local) return 0;
-    while (is_digit(word[name])) name++;
-    return name > letters && (name == length || word[name] == '_') ? name : 0;
+static const Variant *find_known(const uint64_t kernel[2]) {
+    const Variant *v = table.known[kernel[0] % BUCKETS];
+    while (v && (v->kernel[0] != kernel[0] || v->kernel[1] != kernel[1])) v = v->known;
+    return v;
 }
 
-static size_t word_length(const char *text) {
-    size_t length = 0;
-    while (is_letter(text[length]) || is_digit(text[length])) length++;
-    return length;
-}
-
-static void number_locals(const char *text, Arena *arena, Buffer *out) {
-    Map seen = map_new(arena);
-    const char *copied = text; /* so far */
-    int count = 0;
-    while (*text) {
-        size_t length = word_length(text), name = length ? local_name(text, length) : 0;
-        if (name) {
-            uint64_t key = hash_bytes(text, name, 0);
-            const int *first = map_get(&seen, key);
-            int *number = first ? NULL : arena_alloc(arena, sizeof *number);
-            if (number) *number = count++, map_put(&seen, key, number);
-            put_bytes(out, copied, (size_t)(text - copied));
-            putf(out, "$%d", first ? *first : *number);
-            copied = text + name;
-        }
-        text += length ? length : 1;
-    }
-    put_bytes(out, copied, (size_t)(text - copied));
+/* Of a kernel that code was compiled for, as those are that do not change with a length: it is not
+ * written again to be known. Memory may run out before the lock is taken alone. */
+static bool recall_kernel(FamilyKernel *kernel) {
+    Holes *holes = &kernel->holes;
+    lock_take(LOCK_family);
+    const Variant *v = find_known(kernel->kernel);
+    int count = v ? v->family->holes : 0;
+    lock_give(LOCK_family);
+    if (!v) return false;
+    for (int h = 0; h < count; h++) push(holes->arena, holes->hole, (TextNumber){.size = false});
+    lock_take(LOCK_family);
+    v = find_known(kernel->kernel); /* another thread may clean up */
+    if (v) memcpy(kernel->key, v->family->key, sizeof kernel->key);
+    if (v && count) memcpy(holes->hole, v->hole, sizeof *holes->hole * (size_t)count);
+    lock_give(LOCK_family);
+    if (!v) truncate_to(holes->hole, 0);
+    return v;
 }
 
 FamilyKernel family_kernel(const Kernel *kernel, Arena *arena) {
-    FamilyKernel out = {.holes = {.arena = arena}};
+    FamilyKernel out = {.kernel = {kernel->key[0], kernel->key[1]}, .holes = {.arena = arena}};
+    if (recall_kernel(&out)) return out;
     Kernel nameless = *kernel;
-    Buffer written = buffer_new(arena), text = buffer_new(arena);
+    Buffer text = buffer_new(arena);
     nameless.name = "kernel";
-    c_render_kernel(&nameless, &out.holes, &written);
-    number_locals(buffer_text(&written), arena, &text);
+    c_render_kernel(&nameless, &out.holes, &text);
     for (int i = 0; i < 2; i++) out.key[i] = hash_bytes(text.text, text.length, (uint64_t)i + 1);
     return out;
 }
@@ -125,7 +108,7 @@ static bool fits(const Variant *variant, const Holes *holes) {
     for (int h = 0; h < length(holes->hole); h++) {
         int argument = variant->argument[h];
         int64_t value = holes->hole[h].value.i;
-        if (argument < 0 && variant->value[h].i != value) return false;
+        if (argument < 0 && variant->hole[h].value.i != value) return false;
         if (argument < 0) continue;
         if (first[argument] < 0) first[argument] = h;
         if (holes->hole[first[argument]].value.i != value) return false;
@@ -276,6 +259,15 @@ void *family_arguments(const FamilyKernel *kernel, Arena *arena) {
 
 /* ---- the table --------------------------------------------------------------------------- */
 
+/* It has left its bucket. */
+static void forget_kernels(const Family *family) {
+    for (Variant *v = family->newest; v; v = v->next) {
+        Variant **at = &table.known[v->kernel[0] % BUCKETS];
+        while (*at != v) at = &(*at)->known;
+        *at = v->known;
+    }
+}
+
 static void free_family(Family *family) {
     for (Variant *v = family->newest, *next; v; v = next) {
         next = v->next;
@@ -294,6 +286,7 @@ static Family *take_oldest(void) {
     Family *family = *oldest;
     *oldest = family->next;
     table.count--;
+    forget_kernels(family);
     return family;
 }
 
@@ -316,13 +309,14 @@ static Family *make_family(const FamilyKernel *kernel, Family **left) {
 
 static Variant *new_variant(const FamilyKernel *kernel, Code *code, KernelFunction *function) {
     int count = length(kernel->holes.hole);
-    size_t values = sizeof(Scalar) * (size_t)count, roles = sizeof(int) * (size_t)count;
-    Variant *v = memory_zalloc(sizeof *v + values + roles + sizeof(Scalar));
+    size_t numbers = sizeof(TextNumber) * (size_t)count, roles = sizeof(int) * (size_t)count;
+    Variant *v = memory_zalloc(sizeof *v + numbers + roles + sizeof(Scalar));
     if (!v) return NULL;
     v->function = function;
-    v->value = (Scalar *)(void *)((char *)v + (sizeof *v + roles + 7) / 8 * 8);
+    v->hole = (TextNumber *)(void *)((char *)v + (sizeof *v + roles + 7) / 8 * 8);
     memcpy(v->argument, kernel->holes.argument, roles);
-    for (int h = 0; h < count; h++) v->value[h] = kernel->holes.hole[h].value;
+    for (int h = 0; h < count; h++) v->hole[h] = kernel->holes.hole[h];
+    memcpy(v->kernel, kernel->kernel, sizeof v->kernel);
     v->code = code_retain(code);
     return v;
 }
@@ -337,8 +331,12 @@ static bool is_chosen(const Family *family, const int *argument) {
 static void add_variant(Family *family, Variant *variant) {
     family->choices += !is_chosen(family, variant->argument);
     family->variants++;
+    variant->family = family;
     variant->next = family->newest;
     family->newest = variant;
+    Variant **known = &table.known[variant->kernel[0] % BUCKETS];
+    variant->known = *known;
+    *known = variant;
 }
 
 void family_add(const FamilyKernel *kernel, Code *code, KernelFunction *function) {

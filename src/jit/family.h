@@ -13,6 +13,7 @@
 
 typedef struct FamilyKernel { /* a kernel of a family */
     uint64_t key[2];          /* of its open text */
+    uint64_t kernel[2];       /* Kernel.key */
     Holes holes;              /* its numbers; once chosen, which of them are arguments */
 } FamilyKernel;
 

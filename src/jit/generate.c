@@ -138,6 +138,7 @@ static const FamilyKernel *find_twin(const Kernels *kernels, int k, const Plan *
     }
     twin.axis = axis;
     twin.form = kernel->form;
+    kernel_key(&twin, kernels->arena, twin.key);
     FamilyKernel *family = arena_alloc(kernels->arena, sizeof *family);
     *family = family_kernel(&twin, kernels->arena);
     return family->key[0] == kernels->family[k].key[0] ? family : NULL;

@@ -135,6 +135,32 @@ static FamilyKernel kernel_of(Arena *arena, const int64_t number[3]) {
     return kernel;
 }
 
+/* What does not change with a length is known by its structure, until the code goes. */
+static void kernels_are_known_again(void **state) {
+    (void)state;
+    char source[] = "int nobody;\n";
+    CodeResult result = code_load(source, strlen(source), NULL, 0, NULL);
+    Arena *arena = arena_new();
+    assert_true(result.code && arena && !arena_guard(arena));
+    Kernel *one = kernel_new(arena), *other = kernel_new(arena);
+    one->key[0] = other->key[0] = 91, one->key[1] = 2, other->key[1] = 3;
+    const int64_t number[] = {7, 8, 9};
+    FamilyKernel made = kernel_of(arena, number);
+    memcpy(made.kernel, one->key, sizeof made.kernel);
+    family_choose(&made, NULL, &(FamilyUsual){.count = 0});
+    family_add(&made, result.code, NULL);
+    FamilyKernel again = family_kernel(one, arena), new = family_kernel(other, arena);
+    assert_memory_equal(again.key, made.key, sizeof made.key);
+    assert_int_equal(length(again.holes.hole), 3);
+    for (int h = 0; h < 3; h++) assert_int_equal(again.holes.hole[h].value.i, number[h]);
+    assert_memory_not_equal(new.key, made.key, sizeof made.key);
+    families_cleanup();
+    again = family_kernel(one, arena);
+    assert_memory_equal(again.key, new.key, sizeof new.key);
+    code_release(result.code);
+    arena_free(arena);
+}
+
 /* Compiles it, as another one of the plan or another thread would, after one of other sizes. */
 static FamilyKernel compiled(Arena *arena, Code *code, const int64_t number[3],
                              const int64_t before[3]) {
@@ -202,6 +228,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_stride_is_no_number_of_rows, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(positions_are_as_wide_as_elements, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(kernels_are_known_again, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(choices_are_counted, open_scope, close_scope_without_error),
     };

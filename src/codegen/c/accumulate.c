@@ -130,7 +130,8 @@ static bool array_partial(const CKernel *c, const Expr *x, int pass) {
 static Phrase target_name(CKernel *c, const Expr *x, int pass) {
     bool partial = has_partial(c, x) || array_partial(c, x, pass);
     char letter = strip_partial(c, x, pass) && !c->in_tail ? 'w' : partial ? 'q' : 'r';
-    if (c->strip) return text_atom(arena_format(c->e.arena, "%c%u[j]", letter, x->id));
+    if (c->strip)
+        return text_atom(arena_format(c->e.arena, "%c%u[j]", letter, emit_number(&c->e, x->id)));
     return letter == 'r' ? reduce_name(c, x) : c_array_element(c, letter, x->id);
 }
 
@@ -162,7 +163,7 @@ void c_accumulate(CKernel *c, const Expr *x, int pass) {
     }
     if (by_order(c, x)) value = ordered(c, x, value);
     if (e->mask) value = masked(c, x, value);
-    Phrase term = text_name(arena_format(e->arena, "x%u", x->id));
+    Phrase term = text_name(arena_format(e->arena, "x%u", emit_number(e, x->id)));
     emit_line(e, "const %s %s = %s;", term_type(c, x), term.text, value.text);
     emit_line(e, "%s = %s;", name.text, combined(c, x, name, term));
 }
@@ -199,8 +200,8 @@ static const char *whole_lines(const CKernel *c) {
 }
 
 void c_declare_array(CKernel *c, const char *type, const char *name, uint32_t id) {
-    emit_line(&c->e, "%s %s%u[%lld] __attribute__((aligned(64)));", type, name, id,
-              (long long)c->lanes);
+    emit_line(&c->e, "%s %s%u[%lld] __attribute__((aligned(64)));", type, name,
+              emit_number(&c->e, id), (long long)c->lanes);
 }
 
 static void begin_array_accumulators(CKernel *c, int pass) {
@@ -232,7 +233,7 @@ void c_repeat_lanes(CKernel *c, const char *array) {
 /* What several rows have been folded to becomes one for each column, which all of them read. */
 static void fold_several(CKernel *c, const Expr *x, int pass) {
     Phrase all = reduce_name(c, x);
-    const char *array = arena_format(c->e.arena, "r%u", x->id);
+    const char *array = arena_format(c->e.arena, "r%u", emit_number(&c->e, x->id));
     Phrase other = text_atom(arena_format(c->e.arena, "%s[row + l]", array));
     emit_open(&c->e, "for (int row = n; row < wide; row += n)");
     emit_line(&c->e, "for (int l = 0; l < n; l++) %s = %s;", all.text, combined(c, x, all, other));
@@ -267,9 +268,10 @@ void c_begin_accumulators(CKernel *c, int pass) {
 
 static void begin_strip(CKernel *c, const Expr *x, char letter) {
     long long strip = (long long)c->strip;
-    emit_line(&c->e, "%s %c%u[%lld] __attribute__((aligned(64)));", term_type(c, x), letter, x->id,
+    uint32_t number = emit_number(&c->e, x->id);
+    emit_line(&c->e, "%s %c%u[%lld] __attribute__((aligned(64)));", term_type(c, x), letter, number,
               strip);
-    emit_line(&c->e, "for (int l = 0; l < %lld; l++) %c%u[l] = %s;", strip, letter, x->id,
+    emit_line(&c->e, "for (int l = 0; l < %lld; l++) %c%u[l] = %s;", strip, letter, number,
               identity(c, x).text);
 }
 
@@ -280,7 +282,8 @@ void c_begin_partials(CKernel *c, int pass) {
         if (c->strip)
             begin_strip(c, x, 'q');
         else
-            emit_line(&c->e, "%s q%u = %s;", term_type(c, x), x->id, identity(c, x).text);
+            emit_line(&c->e, "%s q%u = %s;", term_type(c, x), emit_number(&c->e, x->id),
+                      identity(c, x).text);
     }
 }
 
@@ -293,8 +296,8 @@ void c_strip_sums(CKernel *c, int pass, bool begin) {
             begin_strip(c, x, 'w');
             continue;
         }
-        Phrase all = text_atom(arena_format(c->e.arena, "q%u[l]", x->id));
-        Phrase few = text_atom(arena_format(c->e.arena, "w%u[l]", x->id));
+        Phrase all = text_atom(arena_format(c->e.arena, "q%u[l]", emit_number(&c->e, x->id)));
+        Phrase few = text_atom(arena_format(c->e.arena, "w%u[l]", emit_number(&c->e, x->id)));
         emit_directive(&c->e, "#pragma omp simd");
         emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)c->strip, all.text,
                   combined(c, x, all, few));
@@ -303,10 +306,11 @@ void c_strip_sums(CKernel *c, int pass, bool begin) {
 
 /* The lanes of a partial result become one, or one for each column of a slab, in halves. */
 static void fold_lanes(CKernel *c, const Expr *x) {
-    Phrase low = text_atom(arena_format(c->e.arena, "q%u[l]", x->id));
+    Phrase low = text_atom(arena_format(c->e.arena, "q%u[l]", emit_number(&c->e, x->id)));
     int64_t least = c->slab ? c->slab : 1;
     for (int64_t half = c->strip / 2; half >= least; half /= 2) {
-        Phrase high = text_atom(arena_format(c->e.arena, "q%u[l + %lld]", x->id, (long long)half));
+        Phrase high = text_atom(
+            arena_format(c->e.arena, "q%u[l + %lld]", emit_number(&c->e, x->id), (long long)half));
         if (half > 1) emit_directive(&c->e, "#pragma omp simd");
         emit_line(&c->e, "for (int l = 0; l < %lld; l++) %s = %s;", (long long)half, low.text,
                   combined(c, x, low, high));
@@ -318,7 +322,8 @@ void c_end_partials(CKernel *c, int pass) {
         const Expr *x = c->e.info.reduce[r];
         if (!c_reduces_in(c, r, pass) || !has_partial(c, x)) continue;
         const char *lane = c->slab ? "[l]" : c->strip ? "[0]" : "";
-        Phrase partial = text_atom(arena_format(c->e.arena, "q%u%s", x->id, lane));
+        Phrase partial =
+            text_atom(arena_format(c->e.arena, "q%u%s", emit_number(&c->e, x->id), lane));
         Phrase name = reduce_name(c, x);
         if (c->strip) fold_lanes(c, x);
         const char *each = !c->slab ? ""
@@ -372,7 +377,8 @@ void c_end_accumulators(CKernel *c, int pass) {
             continue;
         }
         if (c->several) fold_several(c, x, pass);
-        Phrase name = reduce_name(c, x), value = text_name(arena_format(e->arena, "t%u", x->id));
+        Phrase name = reduce_name(c, x),
+               value = text_name(arena_format(e->arena, "t%u", emit_number(e, x->id)));
         if (is_wide(c, x)) {
             const char *type = term_type(c, x);
             emit_line(e, "const %s %s = (%s)%s;", type, value.text, type, name.text);

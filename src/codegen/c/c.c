@@ -356,8 +356,8 @@ void c_keep_rows(CKernel *c) {
     int64_t lanes = c->shape == SHAPE_ARRAY ? c->lanes : 1;
     for (int id = 0; id < e->count; id++)
         if (e->local[id].cached)
-            emit_line(e, "%s row%d[%lld] __attribute__((aligned(64)));",
-                      c_array_type(c, e->kernel->expr[id]->dtype), id,
+            emit_line(e, "%s row%u[%lld] __attribute__((aligned(64)));",
+                      c_array_type(c, e->kernel->expr[id]->dtype), emit_number(e, (uint32_t)id),
                       (long long)(c_room_of_rows(c) * lanes));
 }
 

@@ -209,7 +209,7 @@ static void swap_accesses(CKernel *c) {
 /* ---- arrays ------------------------------------------------------------------------------ */
 
 static const char *expanded(const CKernel *c, const Expr *x) {
-    return arena_format(c->e.arena, "u%u", x->id);
+    return arena_format(c->e.arena, "u%u", emit_number(&c->e, x->id));
 }
 
 /* Elements that one row stores: as few vectors as possible. */
@@ -245,7 +245,7 @@ static void expand_rows(CKernel *c, Expr *const *row, const Phrase *name) {
     emit_open(e, "for (int l = 0; l < n; l++)");
     for (int i = 0; i < length(row); i++) {
         const Expr *x = row[i];
-        const char *value = arena_format(e->arena, "x%u", x->id);
+        const char *value = arena_format(e->arena, "x%u", emit_number(e, x->id));
         emit_line(e, "const %s %s = %s;", c_array_type(c, x->dtype), value, name[x->id].text);
         store_row(c, x, value);
     }

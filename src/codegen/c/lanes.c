@@ -88,7 +88,7 @@ void c_address(Emit *e, const Access *access, int buffer, bool guarded, bool con
 Phrase c_row(Emit *e, const Expr *x) {
     const CKernel *c = kernel_of(e);
     bool array = c->shape == SHAPE_ARRAY;
-    if (c->slab) return text_atom(arena_format(e->arena, "row%u[done + l]", x->id));
+    if (c->slab) return text_atom(arena_format(e->arena, "row%u[done + l]", emit_number(e, x->id)));
     const char *text = array ? "l" : NULL;
     int64_t stride = array ? c->row_stride : 1;
     for (int axis = length(e->kernel->axis) - 1; axis >= e->kernel->outer_count; axis--) {
@@ -100,12 +100,14 @@ Phrase c_row(Emit *e, const Expr *x) {
         text = text ? arena_format(e->arena, "%s + %s", at, text) : at;
         stride *= e->kernel->axis[axis].size;
     }
-    return text_atom(arena_format(e->arena, "row%u[%s]", x->id, text ? text : "0"));
+    return text_atom(arena_format(e->arena, "row%u[%s]", emit_number(e, x->id), text ? text : "0"));
 }
 
 Phrase c_array_element(const CKernel *c, char letter, uint32_t id) {
-    if (c->shape == SHAPE_ARRAY) return text_atom(arena_format(c->e.arena, "%c%u[l]", letter, id));
-    return text_name(arena_format(c->e.arena, "%c%u", letter, id));
+    uint32_t number = emit_number(&c->e, id);
+    if (c->shape == SHAPE_ARRAY)
+        return text_atom(arena_format(c->e.arena, "%c%u[l]", letter, number));
+    return text_name(arena_format(c->e.arena, "%c%u", letter, number));
 }
 
 Phrase c_scan(Emit *e, const Expr *x) { return c_array_element(kernel_of(e), 'c', x->id); }

@@ -23,8 +23,9 @@ static void scan_strip(CKernel *c, Expr *x, const char *start, const char *count
     emit_begin(e);
     emit_root(e, x->input[0], e->body_level);
     emit_collect(e);
-    Phrase element = text_atom(arena_format(e->arena, "y%u[j]", x->id)), total = c_scan(e, x);
-    emit_line(e, "%s y%u[%lld] __attribute__((aligned(64)));", c_array_type(c, x->dtype), x->id,
+    uint32_t number = emit_number(e, x->id);
+    Phrase element = text_atom(arena_format(e->arena, "y%u[j]", number)), total = c_scan(e, x);
+    emit_line(e, "%s y%u[%lld] __attribute__((aligned(64)));", c_array_type(c, x->dtype), number,
               (long long)c->strip);
     Mark mark = emit_mark(e);
     open_lanes(c, start, count);

@@ -491,11 +491,11 @@ static void make_arrays(CKernel *c) {
     Mark mark = emit_mark(e);
     emit_declare(e, e->lane_level);
     for (int i = 0; i < length(queue); i++)
-        emit_line(e, "v%u[l] = %s;", queue[i]->id, text_value(e, queue[i]).text);
+        emit_line(e, "v%u[l] = %s;", emit_number(e, queue[i]->id), text_value(e, queue[i]).text);
     emit_close(e);
     emit_forget(e, mark);
     for (int i = 0; i < length(queue); i++)
-        c_repeat_lanes(c, arena_format(e->arena, "v%u", queue[i]->id));
+        c_repeat_lanes(c, arena_format(e->arena, "v%u", emit_number(e, queue[i]->id)));
     for (int i = 0; i < length(queue); i++)
         emit_name(e, queue[i], c_array_element(c, 'v', queue[i]->id));
 }
