@@ -11,17 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct Written {
+typedef struct FormatText {
     char *start;
     size_t room, length; /* of all, also where it does not fit */
-} Written;
+} FormatText;
 
-static void add(Written *text, const char *bytes, size_t count) {
+static void add(FormatText *text, const char *bytes, size_t count) {
     if (text->length + count < text->room) memcpy(text->start + text->length, bytes, count);
     text->length += count;
 }
 
-static void add_number(Written *text, uint64_t magnitude, bool negative) {
+static void add_number(FormatText *text, uint64_t magnitude, bool negative) {
     char digits[20];
     size_t first = sizeof digits;
     do digits[--first] = (char)('0' + magnitude % 10);
@@ -30,17 +30,17 @@ static void add_number(Written *text, uint64_t magnitude, bool negative) {
     add(text, digits + first, sizeof digits - first);
 }
 
-static void add_signed(Written *text, int64_t value) {
+static void add_signed(FormatText *text, int64_t value) {
     add_number(text, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, value < 0);
 }
 
-static void add_string(Written *text, const char *string) {
+static void add_string(FormatText *text, const char *string) {
     if (!string) string = "(null)";
     add(text, string, strlen(string));
 }
 
 /* The argument of the sign behind a %; the format behind it, or NULL: it is another sign. */
-static const char *add_argument(Written *text, const char *sign, va_list *arguments) {
+static const char *add_argument(FormatText *text, const char *sign, va_list *arguments) {
     char letter = *sign;
     if (letter == 's')
         add_string(text, va_arg(*arguments, const char *));
@@ -60,7 +60,7 @@ static const char *add_argument(Written *text, const char *sign, va_list *argume
 }
 
 /* False: it has other signs. */
-static bool format_plainly(Written *text, const char *format, va_list *arguments) {
+static bool format_plainly(FormatText *text, const char *format, va_list *arguments) {
     while (format && *format) {
         size_t plain = 0;
         while (format[plain] && format[plain] != '%') plain++;
@@ -72,7 +72,7 @@ static bool format_plainly(Written *text, const char *format, va_list *arguments
 }
 
 size_t format_list(char *out, size_t room, const char *format, va_list arguments) {
-    Written text = {out, room, 0};
+    FormatText text = {out, room, 0};
     va_list own;
     va_copy(own, arguments);
     bool plain = format_plainly(&text, format, &own);
