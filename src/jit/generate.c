@@ -144,6 +144,27 @@ static const FamilyKernel *find_twin(const Kernels *kernels, int k, const Plan *
     return family->key[0] == kernels->family[k].key[0] ? family : NULL;
 }
 
+static void add_size(Arena *arena, int64_t **sizes, int64_t size) {
+    for (int i = 0; i < length(*sizes); i++)
+        if ((*sizes)[i] == size) return;
+    push(arena, *sizes, size);
+}
+
+/* With those of the kernel's axes that are several dims in one: where 4 rows of 16 are a run of 64,
+ * the 3 that were there before end at 48. */
+static const int64_t *varying_in(const Kernel *kernel, const int64_t *varying, Arena *arena) {
+    int64_t *sizes = NULL;
+    for (int i = 0; i < length(varying); i++) push(arena, sizes, varying[i]);
+    for (int a = 0; a < length(kernel->axis); a++)
+        for (int i = 0; i < length(varying) && kernel->axis[a].varies; i++) {
+            int64_t times =
+                kernel->axis[a].size % varying[i] ? 0 : kernel->axis[a].size / varying[i];
+            for (int k = 0; k < length(varying) && times; k++)
+                add_size(arena, &sizes, times * varying[k]);
+        }
+    return sizes;
+}
+
 /* Code that this process has for kernels of other sizes, and what are arguments of the others. */
 static void find_code(Kernels *kernels, PlanSizes sizes, Generated *out) {
     const Plan *like = sizes.like;
@@ -155,13 +176,14 @@ static void find_code(Kernels *kernels, PlanSizes sizes, Generated *out) {
         missing += !code;
     }
     if (!missing) return;
-    FamilyUsual usual = {.varying = sizes.varying};
+    FamilyUsual usual = {.count = 0};
     if (like)
         usual.kernel = read_families(like, kernels->arena), usual.count = length(like->kernel);
     for (int k = 0; k < count; k++) {
         if (kernels->same[k] != k || kernels->function[k]) continue;
         const FamilyKernel *before = find_before(kernels->family, k, &usual);
         if (!before) before = find_twin(kernels, k, like);
+        usual.varying = varying_in(kernels->plan->kernel[k], sizes.varying, kernels->arena);
         family_choose(&kernels->family[k], before, &usual);
     }
 }

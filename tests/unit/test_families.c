@@ -126,6 +126,52 @@ static void positions_are_as_wide_as_elements(void **state) {
     cb_function_free(fast);
 }
 
+static cb_tensor *table; /* of words */
+
+static int appended(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user, (void)count;
+    out[0] = cb_cat(((cb_tensor *[]){in[0], in[1]}), 2, 0);
+    out[1] = cb_sum(cb_embedding(out[0], table), cb_dims(0), false);
+    out[2] = cb_sum(cb_to(cb_eq(out[0], in[1]), CB_I64));
+    return 3;
+}
+
+/* Heads of 16: where the old ones end is a multiple of that, and the size that the cache had. */
+static int cached(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user, (void)count;
+    out[0] = cb_cat(((cb_tensor *[]){in[0], in[1]}), 2, 1);
+    out[1] = cb_softmax(cb_matmul(in[1], cb_transpose(out[0], 1, 2)), -1);
+    out[2] = cb_matmul(out[1], out[0]);
+    return 3;
+}
+
+/* What comes back grows, from its first element on. How many of so many lengths are compiled. */
+static int64_t grown(cb_function_n *function, cb_tensor *first, cb_tensor *next, int lengths) {
+    families_cleanup(); /* no code of the ones before */
+    cb_function *fast = cb_compile_n(function, NULL, "");
+    cb_tensor *in[2] = {first, next}, *out[3], *wanted[3];
+    for (int i = 0; i < lengths; i++) {
+        assert_int_equal(cb_call_n(fast, in, 2, out, 3), 3);
+        function(in, 2, wanted, NULL);
+        for (int k = 0; k < 3; k++) expect_tensor(out[k], wanted[k], 1e-5, 1e-5);
+        in[0] = out[0];
+    }
+    int64_t compiled = cb_stats(fast).compiled;
+    assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+    return compiled;
+}
+
+/* Short ones as well: where the second part begins is no literal there, either. */
+static void texts_from_their_first_token(void **state) {
+    (void)state;
+    table = cb_rand(cb_dims(12, 16));
+    cb_tensor *row = cb_rand(cb_dims(4, 1, 16));
+    assert_in_range(grown(appended, cb_arange(0, 1), cb_arange(5, 6), 24), 1, 2);
+    assert_in_range(grown(cached, cb_rand(cb_dims(4, 2, 16)), row, 24), 1, 2);
+    assert_in_range(grown(cached, cb_rand(cb_dims(4, 40, 16)), row, 12), 1, 2);
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static FamilyKernel kernel_of(Arena *arena, const int64_t number[3]) {
@@ -228,6 +274,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_stride_is_no_number_of_rows, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(positions_are_as_wide_as_elements, open_scope,
+                                        close_scope_without_error),
+        cmocka_unit_test_setup_teardown(texts_from_their_first_token, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(kernels_are_known_again, open_scope,
                                         close_scope_without_error),

@@ -71,7 +71,9 @@ static const struct {
     {"softmax by row", softmax, true, 2},
     {"normalized", normalized, false, 2},
     {"normalized by row", normalized, true, 3}, /* means of powers of two are products */
-    {"columns", columns, false, 6}, /* the same, the mean of nothing, and 48 rows of 48 columns */
+    /* The same, the mean of nothing, and 48 columns beside 48 rows, or a few more, which are taken
+     * for a size that varies. */
+    {"columns", columns, false, 6},
     {"turned", turned, false, 2},
     {"copied", copied, false, 2},
     {"transposed", transposed, false, 3}, /* 2 rows in 2 groups: 48 is one number more */
