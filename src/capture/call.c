@@ -408,7 +408,8 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
 }
 
 OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *const *input,
-                                     int input_count, Entry *entry, Tensor **output) {
+                                     int input_count, Entry *entry, const char *again,
+                                     Tensor **output) {
     FRAME_MARK(mark);
     cb_status before = cb_error_status();
     Call *call = (Call *)frame_open(sizeof *call, abandon, FRAME_OF_FUNCTION, mark);
@@ -420,7 +421,7 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
     call->frame.runs = function;
     call->errors = error_count();
     Frame *left UNWINDS_FRAME = &call->frame;
-    bool started = call_start(call, function, now, input, input_count, entry);
+    bool started = call_start(call, function, now, input, input_count, entry, again);
     int count = started ? trace_function(call, output) : 0;
     left = NULL;
     if (!frame_is_open(&call->frame, mark)) return CB_ERR_ARGUMENT;

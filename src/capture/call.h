@@ -80,9 +80,10 @@ static inline bool call_owns_input(const Call *call, int i) {
  * status. Plainly: as the thread's tracer is, without statistics. */
 int call_plainly(const Function *function, Tensor *const *input, int input_count, Tensor **output);
 int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output);
-/* The caller has entered the function (retire.c), which this leaves, however the call ends. */
+/* The caller has entered the function (retire.c), which this leaves, however the call ends. again:
+ * why no entry does; NULL: there is one, or there was none at all. */
 int call_traced_function(Function *function, Ambient now, Tensor *const *input, int input_count,
-                         Entry *entry, Tensor **output);
+                         Entry *entry, const char *again, Tensor **output);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
 void call_drop_values(Call *call);   /* the room for them, which are NULL */
@@ -160,7 +161,7 @@ bool call_replays_backward(Call *call, const cb_operand *input, bool *ends);
 /* A call begins with an entry to replay, or NULL to record; false: no memory to
  * record. */
 bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
-                Entry *entry);
+                Entry *entry, const char *again);
 /* After the last op: finds the entry that ends here with these outputs, or turns the run into a
  * recording that does. value[k] is output k's number, NO_VALUE for NULL. False: the call has
  * failed, or has become eager. */

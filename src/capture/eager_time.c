@@ -20,8 +20,8 @@ enum { MOST_RUNS = 3, TRIES = 2 /* before each of them: the first meets ops that
 enum { MOST_MS = 1000 /* in all: beyond that no more begin */ };
 
 struct EntryTimes {
-    const bool *updates; /* by op, before the clock starts: trace_find_updates */
-    _Atomic int runs;
+    const bool *updates;                    /* by op, before the clock starts: trace_find_updates */
+    _Atomic int runs, ran;                  /* of the ops, up to MOST_RUNS; of the entry */
     _Atomic int64_t compiled, eager, spent; /* in nanoseconds; 0: not known */
 };
 
@@ -43,6 +43,7 @@ void entry_times_begin(Entry *entry) {
 
 void entry_ran(const Entry *entry, int64_t start) {
     keep_least(&entry->times->compiled, clock_ns() - start);
+    atomic_fetch_add(&entry->times->ran, 1);
 }
 
 /* ---- the ops --------------------------------------------------------------------------------- */
@@ -118,7 +119,8 @@ bool entry_print_speed(const Entry *entry, const char *between, Buffer *out) {
     const Plan *plan = executable_plan(entry->executable);
     double least = report_least_ms(entry->executable, &compared);
     put_ms(out, ms);
-    put(out, " ms at its best");
+    /* Code and memory of the first run are new, as the ops' are not, which ran before. */
+    put(out, atomic_load(&entry->times->ran) > 1 ? " ms at its best" : " ms in its only run, cold");
     if (eager > 0) {
         put(out, ", eager ");
         put_ms(out, eager);

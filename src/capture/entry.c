@@ -238,6 +238,7 @@ static bool compile_own(Entry *entry, Call *call) {
 
 static bool compile(Entry *entry, Call *call) {
     double start = clock_ms();
+    entry->start_ms = call->start_ms;
     entry->trace_ms = call->end_ms - call->start_ms;
     bool takes = backend_of(&call->function->options) && backend_take(entry, call);
     if (!takes && !compile_own(entry, call)) return false;
@@ -263,14 +264,6 @@ static Entry *find_same(const Call *call, const Entry *made) {
     for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next))
         if (entry_same(e, made) && frozen_all_hold(e, call)) return e;
     return NULL;
-}
-
-/* Whether it is one more way from where another one begins. */
-static bool is_alternative(const Function *function, const Entry *entry) {
-    for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next))
-        if (e->resumes == entry->resumes && (!e->resumes || trace_alike(e->trace, entry->trace, 1)))
-            return true;
-    return false;
 }
 
 Entry *entry_widest(Entry *entry) {
@@ -305,17 +298,27 @@ static bool covers(const Entry *entry, const Entry *other) {
 
 /* What it covers needs no place of its own any more. */
 static void replace_covered(const Function *function, Entry *entry) {
-    for (Entry *e = atomic_load(&function->first); entry->trace->argument_count && e != entry;
+    for (Entry *e = atomic_load(&function->first); entry->trace->argument_count && e;
          e = atomic_load(&e->next))
-        if (!atomic_load(&e->wider) && covers(entry, e)) entry_set_wider(e, entry);
+        if (e != entry && !atomic_load(&e->wider) && covers(entry, e)) entry_set_wider(e, entry);
+}
+
+/* Behind those whose recordings began before: of the segments of a call the last one is compiled
+ * first, since it runs. Those behind it have the next one's number from now on. */
+static void insert(Function *function, Entry *entry) {
+    _Atomic(Entry *) *at = &function->first, *place = at;
+    for (Entry *e = atomic_load(at); e; at = &e->next, e = atomic_load(at))
+        if (e->start_ms <= entry->start_ms) place = &e->next;
+    atomic_store(&entry->next, atomic_load(place));
+    atomic_store(place, entry);
+    for (Entry *next; (next = atomic_load(&entry->next)); entry = next)
+        atomic_store(&entry->number, atomic_load(&next->number));
+    atomic_store(&entry->number, atomic_load(&function->entry_count));
 }
 
 static void append(Function *function, Entry *entry) {
-    entry->number = atomic_load(&function->entry_count);
-    if (is_alternative(function, entry)) atomic_fetch_add(&function->recompiles, 1);
-    _Atomic(Entry *) *last = &function->first;
-    for (Entry *e = atomic_load(last); e; e = atomic_load(last)) last = &e->next;
-    atomic_store(last, entry);
+    if (entry->trace->again) atomic_fetch_add(&function->recompiles, 1);
+    insert(function, entry);
     find_add(function, entry);
     replace_covered(function, entry);
     atomic_fetch_add(&function->entry_count, 1);

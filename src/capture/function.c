@@ -187,7 +187,8 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
     if (!entry) obstacle = find_obstacle(function, now, input, input_count, miss, sizeof miss);
     bool whole = entry && function->options.fullgraph;
     if (obstacle == REASON_NONE && !whole) /* which leaves the function */
-        return call_traced_function(function, now, input, input_count, entry, output);
+        return call_traced_function(function, now, input, input_count, entry,
+                                    entry || !has_entry(function) ? NULL : miss, output);
     int count = 0;
     if (whole) {
         entry_use(entry);

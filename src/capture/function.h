@@ -129,7 +129,7 @@ struct Entry {
                              * are arguments */
     bool resumes;           /* it begins after an event, not with the function */
     Function *function;
-    int number;
+    _Atomic int number; /* by when its recording began */
     int input_count;
     Guard *guard; /* per input */
     int *first;   /* per input: the first one that was the same tensor, in whose name ops are */
@@ -158,7 +158,7 @@ struct Entry {
     double oracle_tolerance; /* how far apart floats may be, by the coarsest dtype on their way */
     EntryTimes *times;       /* where explain is to tell of them; otherwise NULL */
     Ambient ambient;         /* when it began */
-    double trace_ms, compile_ms;
+    double start_ms, trace_ms, compile_ms; /* start: when its recording began */
     WorkerJob job;        /* later.c: its C code is made in the background */
     _Atomic bool counts;  /* for the limit, and it stays (retire.c) */
     _Atomic int64_t used; /* in which call, last */

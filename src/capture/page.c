@@ -183,6 +183,11 @@ static void put_graph(const Entry *entry, int function, Buffer *out) {
     snprintf(id, sizeof id, "f%dg%d", function, entry->number);
     putf(out, "<h3 id=\"%s\">Graph %d%s</h3>\n", id, entry->number,
          entry->resumes ? ", behind a value that the function asked for" : "");
+    if (entry->trace->again) {
+        put(out, "<p>Recorded again: ");
+        page_text(out, entry->trace->again);
+        put(out, ".</p>\n");
+    }
     if (entry_backend(entry))
         putf(out, "<p>%d op%s, made and run by backend %s.</p>\n", length(entry->trace->op),
              plural(length(entry->trace->op)), entry_backend(entry));

@@ -14,7 +14,8 @@
 
 enum { MOST_PLACES = 8 }; /* behind events: each may go on in as many ways as a function begins */
 
-/* From here on the run is new. False: the rest runs eagerly. */
+/* From here on the run is new; what NULL: nothing is known that it differs from. False: the rest
+ * runs eagerly. */
 static bool begin_recording(Call *call, Reason why, const char *what) {
     Function *function = call->function;
     int limit = function_limit() * (call->resumed ? MOST_PLACES : 1);
@@ -23,14 +24,18 @@ static bool begin_recording(Call *call, Reason why, const char *what) {
     Reason obstacle = stance_find(alternatives, limit);
     if (obstacle != REASON_NONE) {
         char text[160];
-        snprintf(text, sizeof text, "%s, %s", reason_info(why)->text, what);
+        snprintf(text, sizeof text, "%s%s%s", reason_info(why)->text, what ? ", " : "",
+                 what ? what : "");
         call_break(call, obstacle, text);
         return false;
     }
-    if (why != REASON_number_argument && (call->at || !call->resumed))
+    if (why != REASON_number_argument && what)
         function_note(function, why, site_current(), "%s", what);
     call->start_ms = clock_ms();
-    if (record_from(call, call->trace, call->at)) return true;
+    if (record_from(call, call->trace, call->at)) {
+        trace_say_again(call->recording->trace, what);
+        return true;
+    }
     call_break(call, REASON_out_of_memory, "while recording");
     return false;
 }
@@ -44,17 +49,37 @@ static bool record_end_of(Call *call, Reason why) {
                  call->entry->number, length_known);
     else
         snprintf(what, sizeof what, "after %d op%s: other results", call->at, plural(call->at));
-    return begin_recording(call, why, what);
+    return begin_recording(call, why, call->at || !call->resumed ? what : NULL);
 }
 
 /* ---- the tracer ---------------------------------------------------------------------------- */
+
+static bool begins_with(const Call *call, Op op) {
+    const TraceOp *first = call->trace->op;
+    return length(first) && first->op == op && site_same(first->site, site_current());
+}
+
+/* Behind an event the call stands at whatever entry was guessed: goes over to one that begins at
+ * the same line, but for what it meets there. False: none does, the place is new. */
+static bool find_beginning(Call *call, Op op) {
+    if (begins_with(call, op)) return true;
+    for (Entry *left = call->entry, *e = NULL; (e = match_next_entry(call, left, e, NULL));)
+        if (begins_with(call, op)) return true;
+    return false;
+}
 
 /* The op is another one than the trace has. */
 static bool record_departure(Call *call, Op op, const cb_operand *input, int input_count,
                              const Attrs *attrs) {
     char what[160];
+    bool begins = call->resumed && !call->at;
+    if (begins && !find_beginning(call, op))
+        return begin_recording(call, REASON_path_changed, NULL);
     miss_describe_op(call, op, input, input_count, attrs, what, sizeof what);
-    return begin_recording(call, match_departure(call, op, input, input_count, attrs), what);
+    Reason why = match_departure(call, op, input, input_count, attrs);
+    if (begins && (why == REASON_path_changed || why == REASON_tensor_changed))
+        why = REASON_goes_on_otherwise;
+    return begin_recording(call, why, what);
 }
 
 static Tensor *apply_any(Call *call, Op op, const cb_operand *input, int input_count,
@@ -196,7 +221,7 @@ static bool trace_pause(Tracer *tracer) {
 /* ---- beginning and end of a call ------------------------------------------------------------- */
 
 bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
-                Entry *entry) {
+                Entry *entry, const char *again) {
     call->tracer = (Tracer){.apply = trace_apply,
                             .expect = call_expects,
                             .expect_two = call_expects_two,
@@ -248,8 +273,12 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
         call->tracer.handle[i] = (uintptr_t)tensor_out(input[i]);
     }
     module_mode_forget();
-    if (!entry) return record_from(call, NULL, 0);
-    call_expect_next(call);
+    if (entry) {
+        call_expect_next(call);
+        return true;
+    }
+    if (!record_from(call, NULL, 0)) return false;
+    trace_say_again(call->recording->trace, again);
     return true;
 }
 

@@ -110,6 +110,11 @@ static void put_inputs(const Entry *entry, Buffer *out) {
     }
     if (entry->input_count > MOST_INPUTS) put(&line, ", ...");
     put_line(out, &line, 4);
+    if (entry->trace->again) {
+        line = buffer_new(out->arena);
+        putf(&line, "  recorded again: %s", entry->trace->again);
+        put_line(out, &line, 4);
+    }
     if (tensors) {
         put(out, "  ");
         put_count(out, tensors, "tensor");
@@ -258,7 +263,7 @@ void summary_print(Function *function, Buffer *out) {
     int shown = graphs > MOST_GRAPHS ? MOST_GRAPHS : graphs;
     for (const Entry *e = atomic_load(&function->first); e && i < shown; e = atomic_load(&e->next))
         put_graph(e, graphs == 1, out), i++;
-    if (graphs > shown) putf(out, "and %d more graphs\n", graphs - shown);
+    if (graphs > shown) putf(out, "and %d more graph%s\n", graphs - shown, plural(graphs - shown));
     if (stats.graphs > graphs) {
         put_count(out, stats.graphs - graphs, "earlier graph");
         put(out, " left: later ones take their calls\n");

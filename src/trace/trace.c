@@ -293,6 +293,10 @@ int trace_values_after(const Trace *trace, int count) {
     return values;
 }
 
+void trace_say_again(Trace *trace, const char *why) {
+    if (why && !arena_guard(trace->arena)) trace->again = arena_text(trace->arena, why);
+}
+
 bool trace_alike(const Trace *a, const Trace *b, int count) {
     if (length(a->op) < count || length(b->op) < count) return false;
     int values = trace_values_after(a, count); /* first: of hundreds of lengths, inputs differ */

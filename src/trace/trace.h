@@ -177,6 +177,7 @@ typedef struct Trace {
     TraceMeeting *meeting; /* vec, in the order of the ops */
     TraceAnswer *answer; /* vec */
     int argument_count;
+    const char *again; /* why it was recorded beside what was known, or NULL: nothing was */
     int parted;           /* ops before the one with which its recording left what was known */
     int *output;          /* vec: values; -1 is NULL */
     int *escaped;         /* vec: results that outlive the call without being returned; of a segment
@@ -196,6 +197,7 @@ typedef struct Trace {
 Trace *trace_new(void); /* NULL: out of memory */
 Trace *trace_retain(Trace *trace);
 void trace_release(Trace *trace); /* NULL is allowed */
+void trace_say_again(Trace *trace, const char *why); /* Trace.again, if there is memory */
 bool trace_same(const Trace *a, const Trace *b);
 /* True when the first count ops, and the values that they use, are equal but for numbers. */
 bool trace_alike(const Trace *a, const Trace *b, int count);

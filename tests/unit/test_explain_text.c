@@ -186,6 +186,84 @@ static void compilers(void **state) {
     unlink(path);
 }
 
+/* ---- several graphs ------------------------------------------------------------------------- */
+
+static cb_tensor *asks_twice(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, x);
+    if (cb_item(cb_sum(y)) < 0) return y;
+    cb_tensor *z = cb_exp(y);
+    if (cb_item(cb_sum(z)) < 0) return z;
+    return cb_tanh(z);
+}
+
+/* As they were recorded, although the last one is compiled first; and none is one more way from
+ * where another one begins. */
+static void graphs_stand_in_order(void **state) {
+    (void)state;
+    static const char *const words[] = {"\nentry 0 ", "input 0: ",  "= mul(%0", "\nentry 1 ",
+                                        "= exp(%0",   "\nentry 2 ", "= tanh(%0"};
+    cb_function *fast = cb_compile(asks_twice, VM);
+    cb_call(fast, ramp(2, 3));
+    char *text = cb_explain(fast);
+    const char *at = text;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        at = strstr(at, words[i]);
+        if (!at) fail_msg("%s is not behind the others in\n%s", words[i], text);
+    }
+    assert_null(strstr(text, "recorded again:"));
+    assert_int_equal(cb_stats(fast).recompiles, 0);
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
+static cb_tensor *positive(cb_tensor *x) { return cb_exp(cb_masked_select(x, cb_gt(x, 0.0))); }
+
+static void sizes_behind_a_value(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(positive, VM);
+    for (int i = 0; i < 5; i++) cb_call(fast, cb_sub(cb_to(cb_arange(0, 8), CB_F32), 3.0 + i % 3));
+    char *text = cb_explain(fast), *summary = cb_explain_summary(fast);
+    expect_line(text, "2 recorded again");
+    expect_line(text,
+                "  recorded again: behind a value, it goes on over other sizes, or with other "
+                "attributes (after 0 ops: positions with count=");
+    expect_line(text, ", 2 times\n");
+    expect_line(text, ")\n  recorded again: after 0 ops: positions with count=");
+    expect_line(summary, "0 inputs\n  recorded again: after 0 ops: positions with count=");
+    cb_free_text(text);
+    cb_free_text(summary);
+    cb_function_free(fast);
+}
+
+static double most;
+
+static cb_tensor *uses_later(cb_tensor *x) {
+    cb_tensor *y = cb_exp(x);
+    return cb_item(cb_sum(y)) > most ? cb_neg(x) : cb_mul(y, 2.0);
+}
+
+/* A segment that is compiled once more is told of, as is what was recorded for other inputs. */
+static void reasons_are_as_many_as_graphs(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(uses_later, VM);
+    for (int i = 0; i < 4; i++) {
+        most = i ? 1e9 : 0;
+        cb_call(fast, ramp(2, 3));
+    }
+    char *text = cb_explain(fast);
+    expect_line(text, "4 graphs, 1 break, 1 recorded again");
+    expect_line(text,
+                "  recorded again: more of what was computed before a value is used behind it");
+    cb_free_text(text);
+    cb_call(fast, ramp(2, 4));
+    text = cb_explain(fast);
+    expect_line(text, "3 recorded again"); /* and what is behind the value */
+    expect_line(text, ")\n  recorded again: input 0 is f32[2, 4], entry ");
+    expect_line(text, "(after 0 ops: mul of f32[2, 4] in place of f32[2, 3] as operand 0)");
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(captured_ops, open_scope, close_scope),
@@ -194,6 +272,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(compilers, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(no_kernels, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(hints, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(graphs_stand_in_order, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(sizes_behind_a_value, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(reasons_are_as_many_as_graphs, open_scope, close_scope),
     };
     return run_counted(tests);
 }
