@@ -421,7 +421,8 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
     call->frame.runs = function;
     call->errors = error_count();
     Frame *left UNWINDS_FRAME = &call->frame;
-    bool started = call_start(call, function, now, input, input_count, entry, again);
+    bool started = call_start(call, function, now, input, input_count, entry);
+    if (started && !entry) trace_say_again(call->recording->trace, again);
     int count = started ? trace_function(call, output) : 0;
     left = NULL;
     if (!frame_is_open(&call->frame, mark)) return CB_ERR_ARGUMENT;

@@ -161,7 +161,7 @@ bool call_replays_backward(Call *call, const cb_operand *input, bool *ends);
 /* A call begins with an entry to replay, or NULL to record; false: no memory to
  * record. */
 bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
-                Entry *entry, const char *again);
+                Entry *entry);
 /* After the last op: finds the entry that ends here with these outputs, or turns the run into a
  * recording that does. value[k] is output k's number, NO_VALUE for NULL. False: the call has
  * failed, or has become eager. */

@@ -221,7 +221,7 @@ static bool trace_pause(Tracer *tracer) {
 /* ---- beginning and end of a call ------------------------------------------------------------- */
 
 bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
-                Entry *entry, const char *again) {
+                Entry *entry) {
     call->tracer = (Tracer){.apply = trace_apply,
                             .expect = call_expects,
                             .expect_two = call_expects_two,
@@ -273,12 +273,8 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
         call->tracer.handle[i] = (uintptr_t)tensor_out(input[i]);
     }
     module_mode_forget();
-    if (entry) {
-        call_expect_next(call);
-        return true;
-    }
-    if (!record_from(call, NULL, 0)) return false;
-    trace_say_again(call->recording->trace, again);
+    if (!entry) return record_from(call, NULL, 0);
+    call_expect_next(call);
     return true;
 }
 
