@@ -135,8 +135,8 @@ void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how);
 bool call_loses_leaf(Tracer *tracer);
 bool call_takes_hook(Tracer *tracer, Tensor *x);
 void call_meets_code(Tracer *tracer);
-/* fullgraph: the function has returned, and left these gradients. False: it keeps something
- * else. */
+/* fullgraph: the function has returned, and left these gradients. False with an error: it keeps
+ * something else. */
 bool call_ends_leaves(const Call *call);
 void leaves_find_joined(Entry *entry, const Call *call);
 /* Something with a history that nobody has gone back over lives, among the results (output NULL: a

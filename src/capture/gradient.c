@@ -16,6 +16,7 @@
 
 #include "base/memory.h"
 #include "eager/tape.h"
+#include "op/custom.h"
 #include <string.h>
 
 bool call_requires_grad(Tracer *tracer, const Tensor *x) {
@@ -281,17 +282,39 @@ bool call_takes_hook(Tracer *tracer, Tensor *x) {
     return tape_is_promised(x) ? call_needs_tape(call, promise_followed) : done;
 }
 
+/* A value that outlives the call and is the gradient of no leaf, or NO_VALUE. */
+static int find_kept(const Trace *trace) {
+    for (int k = 0; k < length(trace->escaped); k++) {
+        bool given = false;
+        for (int i = 0; i < length(trace->leaf); i++)
+            given |= trace->leaf[i].after == trace->escaped[k];
+        if (!given) return trace->escaped[k];
+    }
+    return NO_VALUE;
+}
+
+/* With the line of the op that gave it, beside that of the call. */
+static void refuse_kept(const Trace *trace, int v) {
+    const TraceOp *maker = trace->op;
+    while (v < maker->result || v >= maker->result + trace_op_results(maker)) maker++;
+    char line[64];
+    site_format(maker->site, line, sizeof line);
+    fail(CB_ERR_COMPILE,
+         "fullgraph: the function keeps a tensor that it does not return: what %s gave at %s",
+         maker->back ? "backward" : op_call_name(maker->op, maker->word), line);
+}
+
 bool call_ends_leaves(const Call *call) {
     Trace *trace = call->recording->trace;
-    int given = 0;
     for (int i = 0; i < length(trace->leaf); i++) {
         TraceLeaf *leaf = &trace->leaf[i];
         const Tensor *gradient = *tape_gradient(call->value[leaf->value]);
         int v = gradient ? call_traced(call, gradient) : LEAF_NONE;
         leaf->after = gradient && v == NO_VALUE ? LEAF_SAME : v;
-        for (int k = 0; k < length(trace->escaped); k++) given += trace->escaped[k] == v;
     }
-    return given == length(trace->escaped);
+    int kept = find_kept(trace);
+    if (kept != NO_VALUE) refuse_kept(trace, kept);
+    return kept == NO_VALUE;
 }
 
 Tensor *entry_real(const Entry *entry, Tensor *const *input, int v) {
