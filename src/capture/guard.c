@@ -216,10 +216,12 @@ static bool is_mutated(const Entry *entry, int v) {
 
 /* A written value that shares memory with another one, which goes to *other; NO_VALUE: none. */
 static int find_written_clash(const Entry *entry, Tensor *const *value, int *other) {
-    Tensor *x[MOST_APART] = {NULL};
-    int number[MOST_APART], count = 0, inputs = entry->input_count;
-    bool overlaps[MOST_APART];
-    for (int k = 0; k < inputs + entry->captured_count; k++) {
+    int inputs = entry->input_count, all = inputs + entry->captured_count;
+    Tensor *x[all + 1];
+    int number[all + 1], count = 0;
+    bool overlaps[all + 1];
+    memset(x, 0, sizeof x);
+    for (int k = 0; k < all; k++) {
         int v = k < inputs ? k : entry->captured[k - inputs];
         if (v != NO_VALUE) x[count] = value[v], number[count++] = v;
     }
