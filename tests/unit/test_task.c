@@ -113,7 +113,7 @@ static const Case cases[] = {
     {"there and back", there_and_back, CB_F32, "matmul f32"},
     {"scaled there and back", scaled_there_and_back, CB_F32, "matmul f32"},
     {"two halves", two_halves, CB_F32, "matmul f32 bias f32"}, /* each row reads them: stored */
-    {"padded", padded, CB_F32, "matmul f32"},
+    {"padded", padded, CB_F32, "matmul f32 bias f32"},
     {"no columns", no_columns, CB_F32, ""},
     {"no batch", no_batch, CB_F32, ""},
     {"many", many, CB_F32, "matmul f32 bias f32"},
