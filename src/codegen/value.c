@@ -88,8 +88,8 @@ static bool fits_int(const Emit *e, const Expr *x) {
 static Phrase number_of(Emit *e, Scalar value, bool narrow) {
     Phrase literal = literal_of(e, CB_I64, value);
     /* where an axis varies, one less than its size, or where a part begins */
-    bool opens = hole_is_open(value.i) ||
-                 ((value.i > 1 || value.i < -1) && kernel_varies(e->kernel));
+    bool opens =
+        hole_is_open(value.i) || ((value.i > 1 || value.i < -1) && kernel_varies(e->kernel));
     if (!e->usage->holes || !opens) return literal;
     return hole_value(e->usage->holes, (TextNumber){value, CB_I64, true}, narrow, literal);
 }
