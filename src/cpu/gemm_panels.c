@@ -341,14 +341,15 @@ static int64_t rows_of_panel(const GemmType *type, int64_t block) {
 }
 
 /* Blocks of rows: an A that is small is one, but for an epilogue, whose pieces are to have long
- * rows. */
+ * rows. Where sums wait in a scratch and B is packed in every call, it is one all the same: for
+ * several, all of B would be packed first, and read by each. */
 static int64_t blocks_of_rows(const GemmJob *job) {
     const Gemm *gemm = job->gemm;
     int64_t m = gemm->task.m, rows = gemm->type->rows, lane = lane_bytes(job);
     int64_t finished =
         FINISH_BYTES / (int64_t)gemm->element / least(job->n_high - job->n_low, FINISH_ROW);
     int64_t blocks = gemm->epilogue ? divide_up(m, finished) : 1;
-    if (m * lane <= SINGLE_BYTES) return blocks;
+    if (m * lane <= SINGLE_BYTES) return gemm->narrow && !gemm->packed ? 1 : blocks;
     int64_t most = BLOCK_BYTES / lane / rows * rows;
     int64_t packed = divide_up(m, most < rows ? rows : most);
     return packed > blocks ? packed : blocks;

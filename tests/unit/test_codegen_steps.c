@@ -5,7 +5,7 @@
 
 #include "kernel_run.h"
 
-enum { LANES = 1536, RUN = 64, OPS = 14, MANY_OPS = 30, MADE = 24 };
+enum { LANES = 1536, RUN = 64, OPS = 14, MANY_OPS = 30, MADE = 10 };
 
 static const char *source(Arena *arena, const Kernel *kernel) {
     Buffer code = buffer_new(arena);
