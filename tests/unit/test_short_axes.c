@@ -224,6 +224,26 @@ static void a_value_for_each_column(void **state) {
     executable_free(e);
 }
 
+/* Two values for each column, of the same chosen row: what both begin with has a name in each. */
+static void two_values_for_each_column(void **state) {
+    enum { N = 100, COLUMNS = 8 };
+    Executable *e = executable_of(state,
+                                  "graph(x: f32[100, 8], y: f32[100, 8], i: i64[1]) {\n"
+                                  "  r = x * index_select(y, 0, i) + index_select(x, 0, i) * y\n"
+                                  "  return r + (sin(r) + tanh(r)) * 0.0\n}",
+                                  NULL);
+    cb_tensor *in[] = {ramp(cb_dims(N, COLUMNS), 0, 1), ramp(cb_dims(N, COLUMNS), 1, 2),
+                       cb_full(cb_dims(1), 1, CB_I64)};
+    cb_tensor *out;
+    assert_true(run_executable(e, in, &out));
+    const float *to = cb_data(out);
+    for (int at = 0; at < N * COLUMNS; at++) {
+        int chosen = COLUMNS + at % COLUMNS;
+        expect_near(to[at], at * (1 + 2 * chosen) + chosen * (1 + 2 * at), 0);
+    }
+    executable_free(e);
+}
+
 /* Lanes go across rows of up to 23 elements that are folded and then stored, of 15 that are folded
  * alone. */
 static void lanes_across_folded_rows(void **state) {
@@ -331,6 +351,7 @@ static int run_engine(bool generate) {
         ONE(repeats_along_a_short_last_axis),
         ONE(rows_of_a_few_elements),
         ONE(a_value_for_each_column),
+        ONE(two_values_for_each_column),
         ONE(lanes_across_folded_rows),
         ONE(lanes_by_what_is_read),
         ONE(lanes_along_rows_of_channels),

@@ -265,12 +265,14 @@ static void repeat_column(CKernel *c, Expr *x, const char *rows) {
     emit_root(e, x, 1);
     emit_collect(e);
     Mark mark = emit_mark(e);
+    emit_block(e); /* another pattern may begin with the same values */
     emit_declare(e, 0);
     emit_open(e, "for (int64_t a%d = 0; a%d < %s; a%d++)", axis, axis, columns, axis);
     emit_declare(e, 1);
     emit_line(e, "%s[a%d] = %s;", array, axis, text_value(e, x).text);
     emit_close(e);
     emit_forget(e, mark);
+    emit_close(e);
     if (whole > c->columns || c->columns_vary)
         emit_line(e, "for (int j = %s; j < %s%lld; j++) %s[j] = %s[j - %s];", columns,
                   c->columns_vary ? arena_format(e->arena, "%s + ", columns) : "", whole, array,
