@@ -182,16 +182,14 @@ MATH float m_exp_f32(float a) {
 MATH float m_muladd_f32(float a, float b, float c) { return M_FMA_F32(a, b, c); }
 
 //@ exp_nonpositive_f32: bits_f32 float_f32 exp_poly_f32
-/* exp(a) for a <= 0, and 0 where that would be denormal: what is beside its maximum 1 counts for
- * nothing there, and a vector with one such value costs as many cycles as said above. n + 127 is
- * in the low bits of t. */
+/* exp(a) for a <= 0: 2^(n + 64) is in the low bits of t, and 2^-64 rounds into the denormals. */
 MATH float m_exp_nonpositive_f32(float a) {
-    float c = a < -87.33654f ? 0.0f : a;
-    float t = M_FMA_F32(c, 1.44269502f, 12583039.0f);
-    float n = t - 12583039.0f;
+    float c = a < -104.0f ? 0.0f : a;
+    float t = M_FMA_F32(c, 1.44269502f, 12583103.0f);
+    float n = t - 12583103.0f;
     float r = M_FMA_F32(n, -1.42860677e-06f, M_FMA_F32(n, -0.693145752f, c));
-    float y = m_exp_poly_f32(r) * m_float_f32(m_bits_f32(t) << 23);
-    return a < -87.33654f ? 0.0f : y;
+    float y = m_exp_poly_f32(r) * m_float_f32(m_bits_f32(t) << 23) * 0x1p-64f;
+    return a < -104.0f ? 0.0f : y;
 }
 
 //@ scaled_inverse_f32: bits_f32 float_f32

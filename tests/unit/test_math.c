@@ -6,7 +6,6 @@
 #include "op/math.h"
 #include "op/op.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -192,15 +191,13 @@ static void test_exp_nonpositive(void **unused) {
     (void)unused;
     for (int i = 0; i < POINTS; i++) {
         float narrow = (float)(-110 * fabs(random_number()));
-        double exact = narrow < -87.33654f ? 0 : exp((double)narrow);
-        double error = error_f32(m_exp_nonpositive_f32(narrow), exact);
+        double error = error_f32(m_exp_nonpositive_f32(narrow), exp((double)narrow));
         if (error > 1.2) FAIL("exp_nonpositive_f32(%g): %g ulp", (double)narrow, error);
     }
     assert_true(m_exp_nonpositive_f32(0.0f) == 1.0f);
     assert_true(m_exp_nonpositive_f32(-0.0f) == 1.0f);
     assert_true(m_exp_nonpositive_f32(-INFINITY) == 0.0f);
-    assert_true(m_exp_nonpositive_f32(-87.3365402f) >= FLT_MIN); /* never denormal */
-    assert_true(m_exp_nonpositive_f32(-87.3365479f) == 0.0f);
+    assert_true(m_exp_nonpositive_f32(-100.0f) > 0.0f); /* log(softmax(x)) is finite there */
     assert_true(isnan(m_exp_nonpositive_f32(NAN)));
     assert_true(isnan(m_exp_nonpositive_f64(NAN)));
     assert_true(m_exp_nonpositive_f64(-1) == m_exp_f64(-1));
