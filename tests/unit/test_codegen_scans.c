@@ -61,8 +61,8 @@ static void check_and_free(char **text, int count) {
 /* Four rows at a time and what is left one by one; of up to eight elements, lanes go across. */
 static void test_woven(void **state) {
     (void)state;
-    static const int lengths[] = {1, 2, 8, 9, 17, 64, 255, 256, 1000, 16};
-    static const int rows[] = {1, 3, 4, 5, 9, 70, 4, 23, 6, 130};
+    static const int lengths[] = {1, 2, 8, 9, 64, 255, 1000, 16};
+    static const int rows[] = {1, 3, 4, 5, 70, 4, 6, 130};
     enum { SIZES = sizeof lengths / sizeof *lengths };
     for (int d = 0; d < DTYPES; d++) {
         char *text[SIZES];
@@ -82,8 +82,8 @@ static void test_woven(void **state) {
 /* Strips of 1024 bytes, as they are computed, and their tails; shorter rows are lanes. */
 static void test_strips(void **state) {
     (void)state;
-    static const int lengths[] = {20, 127, 128, 129, 255, 256, 257, 300, 512, 700};
-    static const int rows[] = {70, 5, 7, 3, 2, 4, 1, 6, 3, 2};
+    static const int lengths[] = {20, 127, 128, 255, 256, 257, 700};
+    static const int rows[] = {70, 5, 7, 2, 4, 1, 2};
     static const char *const floats[] = {"f32", "f64", "f16", "bf16"};
     enum { SIZES = sizeof lengths / sizeof *lengths };
     for (int d = 0; d < 4; d++) {
