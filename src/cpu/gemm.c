@@ -1,7 +1,7 @@
 /* MatmulTask -> the product: which of the kernels computes it, whether a constant B is packed once,
  * and its run. The rows of gemm_methods.def say who fits and what that costs: panels of packed
  * operands (gemm_panels.c), matrix-vector products (gemm_vector.c), small items (gemm_small.c),
- * turned ones (gemm_turned.c), or integers (gemm_integer.c). */
+ * thin and turned ones (gemm_thin.c, gemm_turned.c), or integers (gemm_integer.c). */
 #include "base/parallel.h"
 #include "base/round.h"
 #include "cpu/gemm_internal.h"

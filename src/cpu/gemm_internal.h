@@ -57,6 +57,11 @@ bool gemm_small(const Gemm *gemm);
 bool gemm_fits_vector(const MatmulTask *task);
 bool gemm_vector_wants_panels(const MatmulTask *task);
 bool gemm_vector(const Gemm *gemm);
+/* Whether gemm_tall and gemm_long compute a folded task. */
+bool gemm_fits_tall(const MatmulTask *task);
+bool gemm_tall(const Gemm *gemm);
+bool gemm_fits_long(const MatmulTask *task);
+bool gemm_long(const Gemm *gemm);
 bool gemm_integer(const Gemm *gemm);
 /* Whether gemm_turned computes a folded task, and whether panels packed once serve it better. */
 bool gemm_fits_turned(const MatmulTask *task);

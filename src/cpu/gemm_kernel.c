@@ -10,10 +10,14 @@
 #define TILE_ROWS 14
 #define EACH_COUNT UP_TO_14
 #define EACH_ROW EACH_14
+#define THIN_ROWS 8
+#define EACH_THIN UP_TO_8
 #else
 #define TILE_ROWS 6
 #define EACH_COUNT UP_TO_6
 #define EACH_ROW EACH_6
+#define THIN_ROWS 4
+#define EACH_THIN UP_TO_4
 #endif
 
 enum {
@@ -81,7 +85,7 @@ enum {
         .rows_tile_ahead = rows_tile_ahead_##suffix, .rows_half_tile = rows_half_tile_##suffix,    \
         .depthwise = depthwise_##suffix, .small = small_##suffix, .planes = planes_##suffix,       \
         .pack = pack_##suffix, .pack_rows = pack_##suffix, .dot = dot_##suffix,                    \
-        .sweep = sweep_##suffix                                                                    \
+        .sweep = sweep_##suffix, .thin_rows = THIN_ROWS, .thin = thin_##suffix                     \
     }
 
 const GemmKernels LEVEL_TABLE(gemm_kernels_) = {

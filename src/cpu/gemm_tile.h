@@ -264,6 +264,62 @@ static void NAME(small)(const MatmulTask *task, const void *a, const void *b, vo
         NAME(small_four)(&s, a, b, out);
 }
 
+/* ---- few columns, or few of k ---- */
+
+#define THIN_OPEN(r) Row c##r = {0};
+#define THIN_STEP(r) c##r += w * a[r * a_m];
+#define THIN_CLOSE(r) *(LooseRow *)(out + r * stride) = c##r;
+#define THIN_OF(name, type, loose, count)                                                          \
+    static void NAME(name##_##count)(int64_t k, const ELEMENT *a, int64_t a_m, int64_t a_k,        \
+                                     const ELEMENT *b, int64_t b_k, ELEMENT *out,                  \
+                                     int64_t stride) {                                             \
+        typedef type Row;                                                                          \
+        typedef loose LooseRow;                                                                    \
+        EACH_##count(THIN_OPEN);                                                                   \
+        for (; k > 0; k--, a += a_k, b += b_k) {                                                   \
+            Row w = *(const LooseRow *)b;                                                          \
+            EACH_##count(THIN_STEP);                                                               \
+        }                                                                                          \
+        EACH_##count(THIN_CLOSE);                                                                  \
+    }
+#define THIN_FOUR(count) THIN_OF(thin_four, Four, LooseFour, count)
+#define THIN_LANES(count) THIN_OF(thin_lanes, Vector, Loose, count)
+EACH_THIN(THIN_FOUR)
+EACH_THIN(THIN_LANES)
+
+#define THIN_STEP_BOTH(r) c##r##_0 += w0 * a[r * a_m], c##r##_1 += w1 * a[r * a_m];
+#define THIN_CLOSE_BOTH(r)                                                                         \
+    ((Loose *)(out + r * stride))[0] = c##r##_0, ((Loose *)(out + r * stride))[1] = c##r##_1;
+#define THIN_COLUMNS(count)                                                                        \
+    static void NAME(thin_columns_##count)(int64_t k, const ELEMENT *a, int64_t a_m, int64_t a_k,  \
+                                           const ELEMENT *b, int64_t b_k, ELEMENT *out,            \
+                                           int64_t stride) {                                       \
+        EACH_##count(OPEN);                                                                        \
+        for (; k > 0; k--, a += a_k, b += b_k) {                                                   \
+            Vector w0 = ((const Loose *)b)[0], w1 = ((const Loose *)b)[1];                         \
+            EACH_##count(THIN_STEP_BOTH);                                                          \
+        }                                                                                          \
+        EACH_##count(THIN_CLOSE_BOTH);                                                             \
+    }
+EACH_THIN(THIN_COLUMNS)
+
+typedef void NAME(Thin)(int64_t k, const ELEMENT *a, int64_t a_m, int64_t a_k, const ELEMENT *b,
+                        int64_t b_k, ELEMENT *out, int64_t stride);
+#define THIN_FOUR_NAME(count) NAME(thin_four_##count),
+#define THIN_LANES_NAME(count) NAME(thin_lanes_##count),
+#define THIN_COLUMNS_NAME(count) NAME(thin_columns_##count),
+static NAME(Thin) *const NAME(thin_of_width)[3][THIN_ROWS] = {
+    {EACH_THIN(THIN_FOUR_NAME)}, {EACH_THIN(THIN_LANES_NAME)}, {EACH_THIN(THIN_COLUMNS_NAME)}};
+
+static void NAME(thin)(int64_t rows, int64_t k, const void *a, int64_t a_m, int64_t a_k,
+                       const void *b, int64_t b_k, int width, void *out, int64_t stride) {
+    NAME(Thin) *const *of = NAME(thin_of_width)[width == 4 ? 0 : width == LANES ? 1 : 2];
+    const ELEMENT *from = a;
+    ELEMENT *to = out;
+    for (; rows > 0; rows -= THIN_ROWS, from += THIN_ROWS * a_m, to += THIN_ROWS * stride)
+        of[(rows < THIN_ROWS ? rows : THIN_ROWS) - 1](k, from, a_m, a_k, b, b_k, to, stride);
+}
+
 /* ---- packing ---- */
 
 /* As many lanes as a vector has, each contiguous along k. A block of as many k is transposed in
@@ -440,6 +496,18 @@ static void NAME(sweep)(int64_t k, int64_t columns, const void *vector, const vo
 #undef PLANES_STEP
 #undef PLANES_CLOSE
 #undef SMALL
+#undef THIN_OPEN
+#undef THIN_STEP
+#undef THIN_CLOSE
+#undef THIN_OF
+#undef THIN_FOUR
+#undef THIN_LANES
+#undef THIN_STEP_BOTH
+#undef THIN_CLOSE_BOTH
+#undef THIN_COLUMNS
+#undef THIN_FOUR_NAME
+#undef THIN_LANES_NAME
+#undef THIN_COLUMNS_NAME
 #undef DOT_OPEN
 #undef DOT_STEP
 #undef DOT_CLOSE

@@ -20,8 +20,10 @@
 #define EACH_13(M) EACH_12(M) M(12)
 #define EACH_14(M) EACH_13(M) M(13)
 
-#define UP_TO_6(M) M(1) M(2) M(3) M(4) M(5) M(6)
-#define UP_TO_14(M) UP_TO_6(M) M(7) M(8) M(9) M(10) M(11) M(12) M(13) M(14)
+#define UP_TO_4(M) M(1) M(2) M(3) M(4)
+#define UP_TO_6(M) UP_TO_4(M) M(5) M(6)
+#define UP_TO_8(M) UP_TO_6(M) M(7) M(8)
+#define UP_TO_14(M) UP_TO_8(M) M(9) M(10) M(11) M(12) M(13) M(14)
 
 /* The low and high halves of two vectors of some lanes, lane by lane in turn. */
 #define LOW_2(a, b) __builtin_shufflevector(a, b, 0, 2)
