@@ -65,17 +65,17 @@ static bool fits_integer(const MatmulTask *task) { return !dtype_is_float(task->
 
 static bool fits_panels(const MatmulTask *task) { return dtype_is_float(task->dtype); }
 
-static bool may_be_bf16(const MatmulTask *task) {
+bool gemm_may_be_bf16(const MatmulTask *task) {
     bool rounds = task->dtype == CB_BF16 || (task->dtype == CB_F32 && task->reduced);
     return rounds && gemm_bf16();
 }
 
 static bool fits_amx(const MatmulTask *task) {
-    return may_be_bf16(task) && !gemm_bf16()->rows_tile;
+    return gemm_may_be_bf16(task) && !gemm_bf16()->rows_tile;
 }
 
 static bool fits_bf16(const MatmulTask *task) {
-    return may_be_bf16(task) && gemm_bf16()->rows_tile;
+    return gemm_may_be_bf16(task) && gemm_bf16()->rows_tile;
 }
 
 static MethodCost cost_of_vector(const MatmulTask *task, bool constant);

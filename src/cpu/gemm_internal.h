@@ -32,6 +32,8 @@ typedef struct Gemm { /* one call of gemm_run */
 /* What multiplies bf16 itself, or NULL: then it is widened to f32. Chosen at the first call;
  * CARBIDE_SKIP=bf16 leaves all of it out, amx the tiles. */
 const GemmType *gemm_bf16(void);
+/* Whether it computes the task, if it is asked. */
+bool gemm_may_be_bf16(const MatmulTask *task);
 /* The type that computes a dtype, and the conversions around it. reduced: f32 may be rounded to
  * bf16; bf16: the caller can use gemm_bf16. */
 typedef struct GemmChoice {

@@ -14,6 +14,7 @@
 enum {
     MOST_K = 32,             /* of tall ones: longer sums hide the packing of A */
     LEAST_ROWS = 64,         /* of tall ones */
+    MOST_B = 512,            /* elements of a B that tiles of bf16 do not multiply faster */
     PACKED_BYTES = 96 << 10, /* of B, as it is packed: a part of L2 */
     BLOCK_BYTES = 32 << 10,  /* of A and the result, between two epilogues: L1 */
     TASK_BYTES = 64 << 10,   /* the same: what is worth waking a thread for */
@@ -53,6 +54,7 @@ typedef struct TallJob {
 bool gemm_fits_tall(const MatmulTask *task) {
     if (!dtype_is_float(task->dtype) || task->batch != 1) return false;
     if (dtype_is_half(task->dtype) && task->a_k != 1) return false;
+    if (gemm_may_be_bf16(task) && task->n * task->k > MOST_B) return false;
     int64_t element = task->dtype == CB_F64 ? (int64_t)sizeof(double) : (int64_t)sizeof(float);
     return task->k <= MOST_K && task->m >= LEAST_ROWS &&
            round_up(task->n, GEMM_MAX_WIDTH) * task->k * element <= PACKED_BYTES;

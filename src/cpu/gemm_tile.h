@@ -406,40 +406,69 @@ static void NAME(pack)(void *panel, const void *matrix, int64_t lane_stride, int
 
 /* ---- matrix times vector ---- */
 
-static inline ELEMENT NAME(total)(Vector v) {
-    ELEMENT lane[LANES];
-    memcpy(lane, &v, sizeof lane);
-    for (int half = LANES / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
+/* The halves of a vector added up, down to four lanes. */
+static inline void NAME(fold)(Vector v, Four *four) {
+    Four quarter[4] = {{0}};
+    memcpy(quarter, &v, sizeof v);
+    if (LANES == 16) quarter[0] += quarter[2], quarter[1] += quarter[3];
+    *four = LANES > 4 ? quarter[0] + quarter[1] : quarter[0];
 }
 
-/* Each column has two accumulators, in one order whether it is done alone or with three others. */
-#define DOT_OPEN(j) Vector s##j##_0 = {0}, s##j##_1 = {0};
+/* What is left of k behind whole vectors goes by four, and up to three by themselves: in rows that
+ * are short it is all there is. Each column has its own accumulators, in one order whether it is
+ * done alone or with three others. */
+#define DOT_OPEN(j)                                                                                \
+    Vector s##j##_0 = {0}, s##j##_1 = {0};                                                         \
+    Four f##j = {0};
 #define DOT_STEP(j)                                                                                \
     {                                                                                              \
         const Loose *from = (const Loose *)(w + j * stride + i);                                   \
         s##j##_0 += x0 * from[0], s##j##_1 += x1 * from[1];                                        \
     }
-#define DOT_CLOSE(j)                                                                               \
-    {                                                                                              \
-        ELEMENT sum = NAME(total)(s##j##_0 + s##j##_1);                                            \
-        for (int64_t t = whole; t < k; t++) sum += x[t] * w[j * stride + t];                       \
-        y[j] = sum;                                                                                \
+#define DOT_LANES(j) s##j##_0 += x0 * *(const Loose *)(w + j * stride + i);
+#define DOT_FOLD(j) NAME(fold)(s##j##_0 + s##j##_1, &f##j);
+#define DOT_FOUR(j) f##j += x4 * *(const LooseFour *)(w + j * stride + i);
+#define DOT_SUMS(count)                                                                            \
+    EACH_##count(DOT_OPEN);                                                                        \
+    int64_t i = 0;                                                                                 \
+    for (; i + COLUMNS <= k; i += COLUMNS) {                                                       \
+        Vector x0 = *(const Loose *)(x + i), x1 = *(const Loose *)(x + i + LANES);                 \
+        EACH_##count(DOT_STEP);                                                                    \
+    }                                                                                              \
+    if (i + LANES <= k) {                                                                          \
+        Vector x0 = *(const Loose *)(x + i);                                                       \
+        EACH_##count(DOT_LANES);                                                                   \
+        i += LANES;                                                                                \
+    }                                                                                              \
+    if (i > 0) {                                                                                   \
+        EACH_##count(DOT_FOLD);                                                                    \
+    }                                                                                              \
+    for (; i + 4 <= k; i += 4) {                                                                   \
+        Four x4 = *(const LooseFour *)(x + i);                                                     \
+        EACH_##count(DOT_FOUR);                                                                    \
     }
-#define DOT(count)                                                                                 \
-    static void NAME(dot_##count)(int64_t k, const ELEMENT *x, const ELEMENT *w, int64_t stride,   \
-                                  ELEMENT *y) {                                                    \
-        EACH_##count(DOT_OPEN);                                                                    \
-        int64_t whole = k - k % COLUMNS;                                                           \
-        for (int64_t i = 0; i < whole; i += COLUMNS) {                                             \
-            Vector x0 = *(const Loose *)(x + i), x1 = *(const Loose *)(x + i + LANES);             \
-            EACH_##count(DOT_STEP);                                                                \
-        }                                                                                          \
-        EACH_##count(DOT_CLOSE);                                                                   \
-    }
-DOT(1)
-DOT(4)
+
+static ELEMENT NAME(dot_1)(int64_t k, const ELEMENT *x, const ELEMENT *w) {
+    enum { stride = 0 };
+    DOT_SUMS(1);
+    ELEMENT sum = (f0[0] + f0[2]) + (f0[1] + f0[3]);
+    for (; i < k; i++) sum += x[i] * w[i];
+    return sum;
+}
+
+static void NAME(dot_4)(int64_t k, const ELEMENT *x, const ELEMENT *w, int64_t stride,
+                        ELEMENT *y) {
+    DOT_SUMS(4);
+    Four low = __builtin_shufflevector(f0, f1, 0, 4, 1, 5) +
+               __builtin_shufflevector(f0, f1, 2, 6, 3, 7);
+    Four high = __builtin_shufflevector(f2, f3, 0, 4, 1, 5) +
+                __builtin_shufflevector(f2, f3, 2, 6, 3, 7);
+    Four sum = __builtin_shufflevector(low, high, 0, 1, 4, 5) +
+               __builtin_shufflevector(low, high, 2, 3, 6, 7);
+    for (; i < k; i++)
+        sum += x[i] * (Four){w[i], w[stride + i], w[2 * stride + i], w[3 * stride + i]};
+    *(LooseFour *)y = sum;
+}
 
 static void NAME(dot)(int64_t k, int64_t columns, const void *vector, const void *matrix,
                       int64_t stride, void *result) {
@@ -447,7 +476,7 @@ static void NAME(dot)(int64_t k, int64_t columns, const void *vector, const void
     ELEMENT *y = result;
     int64_t j = 0;
     for (; j + 4 <= columns; j += 4) NAME(dot_4)(k, vector, w + j * stride, stride, y + j);
-    for (; j < columns; j++) NAME(dot_1)(k, vector, w + j * stride, stride, y + j);
+    for (; j < columns; j++) y[j] = NAME(dot_1)(k, vector, w + j * stride);
 }
 
 /* Eight rows of the matrix at a time, each read from left to right, y in L1. Every element still
@@ -510,8 +539,10 @@ static void NAME(sweep)(int64_t k, int64_t columns, const void *vector, const vo
 #undef THIN_COLUMNS_NAME
 #undef DOT_OPEN
 #undef DOT_STEP
-#undef DOT_CLOSE
-#undef DOT
+#undef DOT_LANES
+#undef DOT_FOLD
+#undef DOT_FOUR
+#undef DOT_SUMS
 #undef SWEEP_STEP
 #undef SWEEP_STEP_ONE
 #undef SWEEP
