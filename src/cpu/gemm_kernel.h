@@ -75,7 +75,7 @@ typedef struct GemmType {
     void (*sweep)(int64_t k, int64_t columns, const void *x, const void *w, int64_t stride,
                   void *y);
     /* out[r * stride + j] = sum over t of a[r * a_m + t * a_k] * b[t * b_k + j]; r < rows, j < width,
-     * which is 4, or all or half of the tile's columns. Rows are stored in their order: what lanes
+     * a power of two from four to the tile's columns. Rows are stored in their order: what lanes
      * behind the last column of one left in the next is written over. thin_rows: rows that share
      * what is read of b. */
     int thin_rows;

@@ -34,7 +34,8 @@ typedef struct ThinPanel { /* of B, or of the result */
  * computed twice rather than lanes left empty. */
 static ThinPanel panel_at(const Gemm *gemm, int64_t number) {
     int64_t full = gemm->type->columns, column = number * full, n = gemm->task.n, rest = n - column;
-    int64_t width = rest <= 4 ? 4 : rest <= full / 2 ? full / 2 : full;
+    int64_t width = 4;
+    while (width < full && width < rest) width *= 2;
     if (n < width) return (ThinPanel){0, (int)width, (int)n};
     return (ThinPanel){least(column, n - width), (int)width, (int)width};
 }

@@ -13,6 +13,13 @@ typedef ELEMENT NAME(Loose)
 typedef ELEMENT NAME(Four) __attribute__((vector_size(4 * sizeof(ELEMENT))));
 typedef ELEMENT NAME(LooseFour)
     __attribute__((vector_size(4 * sizeof(ELEMENT)), aligned(sizeof(ELEMENT)), may_alias));
+#if VECTOR_BYTES == 64
+typedef ELEMENT NAME(Eight) __attribute__((vector_size(8 * sizeof(ELEMENT))));
+typedef ELEMENT NAME(LooseEight)
+    __attribute__((vector_size(8 * sizeof(ELEMENT)), aligned(sizeof(ELEMENT)), may_alias));
+#define Eight NAME(Eight)
+#define LooseEight NAME(LooseEight)
+#endif
 
 #define Vector NAME(Vector)
 #define Loose NAME(Loose)
@@ -236,34 +243,6 @@ static void NAME(planes)(int64_t taps, const int64_t *offset, const void *weight
     }
 }
 
-/* ---- products of a few elements ---- */
-
-/* Columns as lanes; the last lanes may be columns for the second time. */
-#define SMALL(name, type, loose, lanes)                                                            \
-    static void NAME(name)(const MatmulTask *s, const ELEMENT *a, const ELEMENT *b,                \
-                           ELEMENT *out) {                                                         \
-        for (int64_t next = 0; next < s->n; next += lanes) {                                       \
-            int64_t j = next + lanes <= s->n ? next : s->n - lanes;                                \
-            for (int64_t i = 0; i < s->m; i++) {                                                   \
-                type sum = {0};                                                                    \
-                const ELEMENT *x = a + i * s->a_m, *w = b + j;                                     \
-                for (int64_t k = 0; k < s->k; k++, x += s->a_k, w += s->b_k)                       \
-                    sum += *(const loose *)w * *x;                                                 \
-                *(loose *)(out + i * s->n + j) = sum;                                              \
-            }                                                                                      \
-        }                                                                                          \
-    }
-SMALL(small_lanes, Vector, Loose, LANES)
-SMALL(small_four, Four, LooseFour, 4)
-
-static void NAME(small)(const MatmulTask *task, const void *a, const void *b, void *out) {
-    MatmulTask s = *task;
-    if (s.n >= LANES)
-        NAME(small_lanes)(&s, a, b, out);
-    else
-        NAME(small_four)(&s, a, b, out);
-}
-
 /* ---- few columns, or few of k ---- */
 
 #define THIN_OPEN(r) Row c##r = {0};
@@ -286,6 +265,11 @@ static void NAME(small)(const MatmulTask *task, const void *a, const void *b, vo
 #define THIN_LANES(count) THIN_OF(thin_lanes, Vector, Loose, count)
 EACH_THIN(THIN_FOUR)
 EACH_THIN(THIN_LANES)
+#if VECTOR_BYTES == 64
+#define THIN_EIGHT(count) THIN_OF(thin_eight, Eight, LooseEight, count)
+#define THIN_EIGHT_NAME(count) NAME(thin_eight_##count),
+EACH_THIN(THIN_EIGHT)
+#endif
 
 #define THIN_STEP_BOTH(r) c##r##_0 += w0 * a[r * a_m], c##r##_1 += w1 * a[r * a_m];
 #define THIN_CLOSE_BOTH(r)                                                                         \
@@ -308,16 +292,45 @@ typedef void NAME(Thin)(int64_t k, const ELEMENT *a, int64_t a_m, int64_t a_k, c
 #define THIN_FOUR_NAME(count) NAME(thin_four_##count),
 #define THIN_LANES_NAME(count) NAME(thin_lanes_##count),
 #define THIN_COLUMNS_NAME(count) NAME(thin_columns_##count),
-static NAME(Thin) *const NAME(thin_of_width)[3][THIN_ROWS] = {
-    {EACH_THIN(THIN_FOUR_NAME)}, {EACH_THIN(THIN_LANES_NAME)}, {EACH_THIN(THIN_COLUMNS_NAME)}};
+static NAME(Thin) *const NAME(thin_four)[] = {EACH_THIN(THIN_FOUR_NAME)};
+static NAME(Thin) *const NAME(thin_lanes)[] = {EACH_THIN(THIN_LANES_NAME)};
+static NAME(Thin) *const NAME(thin_columns)[] = {EACH_THIN(THIN_COLUMNS_NAME)};
 
+static NAME(Thin) *const *NAME(thin_of)(int width) {
+    if (width == COLUMNS) return NAME(thin_columns);
+    if (width == LANES) return NAME(thin_lanes);
+#if VECTOR_BYTES == 64
+    static NAME(Thin) *const eight[] = {EACH_THIN(THIN_EIGHT_NAME)};
+    if (width == 8) return eight;
+#endif
+    return NAME(thin_four);
+}
+
+/* The last two groups of rows are as large as each other: a row alone waits for its own sum. */
 static void NAME(thin)(int64_t rows, int64_t k, const void *a, int64_t a_m, int64_t a_k,
                        const void *b, int64_t b_k, int width, void *out, int64_t stride) {
-    NAME(Thin) *const *of = NAME(thin_of_width)[width == 4 ? 0 : width == LANES ? 1 : 2];
+    NAME(Thin) *const *of = NAME(thin_of)(width);
     const ELEMENT *from = a;
     ELEMENT *to = out;
-    for (; rows > 0; rows -= THIN_ROWS, from += THIN_ROWS * a_m, to += THIN_ROWS * stride)
-        of[(rows < THIN_ROWS ? rows : THIN_ROWS) - 1](k, from, a_m, a_k, b, b_k, to, stride);
+    while (rows > 0) {
+        int64_t half = (rows + 1) / 2, most = half < THIN_ROWS ? half : THIN_ROWS;
+        int64_t each = rows <= THIN_ROWS ? rows : most;
+        of[each - 1](k, from, a_m, a_k, b, b_k, to, stride);
+        rows -= each, from += each * a_m, to += each * stride;
+    }
+}
+
+/* ---- products of a few elements ---- */
+
+/* Columns as lanes; the last lanes may be columns for the second time. */
+static void NAME(small)(const MatmulTask *task, const void *a, const void *b, void *out) {
+    int64_t n = task->n, width = 4;
+    while (width < COLUMNS && 2 * width <= n) width *= 2;
+    for (int64_t next = 0; next < n; next += width) {
+        int64_t j = next + width <= n ? next : n - width;
+        NAME(thin)(task->m, task->k, a, task->a_m, task->a_k, (const ELEMENT *)b + j, task->b_k,
+                   (int)width, (ELEMENT *)out + j, n);
+    }
 }
 
 /* ---- packing ---- */
@@ -524,13 +537,14 @@ static void NAME(sweep)(int64_t k, int64_t columns, const void *vector, const vo
 #undef DEPTHWISE
 #undef PLANES_STEP
 #undef PLANES_CLOSE
-#undef SMALL
 #undef THIN_OPEN
 #undef THIN_STEP
 #undef THIN_CLOSE
 #undef THIN_OF
 #undef THIN_FOUR
 #undef THIN_LANES
+#undef THIN_EIGHT
+#undef THIN_EIGHT_NAME
 #undef THIN_STEP_BOTH
 #undef THIN_CLOSE_BOTH
 #undef THIN_COLUMNS
@@ -550,5 +564,7 @@ static void NAME(sweep)(int64_t k, int64_t columns, const void *vector, const vo
 #undef Loose
 #undef Four
 #undef LooseFour
+#undef Eight
+#undef LooseEight
 #undef LANES
 #undef COLUMNS
