@@ -74,10 +74,10 @@ typedef struct GemmType {
     /* y[j] = sum over k of x[k] * w[k * stride + j] */
     void (*sweep)(int64_t k, int64_t columns, const void *x, const void *w, int64_t stride,
                   void *y);
-    /* out[r * stride + j] = sum over t of a[r * a_m + t * a_k] * b[t * b_k + j]; r < rows, j < width,
-     * a power of two from four to the tile's columns. Rows are stored in their order: what lanes
-     * behind the last column of one left in the next is written over. thin_rows: rows that share
-     * what is read of b. */
+    /* out[r * stride + j] = sum over t of a[r * a_m + t * a_k] * b[t * b_k + j]; r < rows, j <
+     * width, a power of two from four to the tile's columns. Rows are stored in their order: what
+     * lanes behind the last column of one left in the next is written over. thin_rows: rows that
+     * share what is read of b. */
     int thin_rows;
     void (*thin)(int64_t rows, int64_t k, const void *a, int64_t a_m, int64_t a_k, const void *b,
                  int64_t b_k, int width, void *out, int64_t stride);

@@ -2,7 +2,8 @@
  * take longer than multiplying, and a register tile of them would be mostly empty. A is read where
  * it lies, an element for all columns at once; the columns of B are lanes.
  *
- *     gemm_tall   k is short: B is packed once, each row of the result is written from left to right
+ *     gemm_tall   k is short: B is packed once, each row of the result is written from left to
+ *                 right
  *     gemm_long   m and n are few, k is long: pieces of k, whose sums are added in their order
  *
  * Where k is cut depends on k alone, so that the number of threads changes no bit. */
@@ -12,17 +13,17 @@
 #include <string.h>
 
 enum {
-    MOST_K = 32,             /* of tall ones: longer sums hide the packing of A */
-    LEAST_ROWS = 64,         /* of tall ones */
-    MOST_B = 512,            /* elements of a B that tiles of bf16 do not multiply faster */
-    PACKED_BYTES = 96 << 10, /* of B, as it is packed: a part of L2 */
-    BLOCK_BYTES = 32 << 10,  /* of A and the result, between two epilogues: L1 */
-    TASK_BYTES = 64 << 10,   /* the same: what is worth waking a thread for */
-    MOST_SUMS = 32,          /* rows and columns of long ones */
-    LEAST_LONG_K = 1024,     /* of long ones: several pieces */
-    PIECE = 512,             /* of k, summed in the task's own precision */
+    MOST_K = 32,               /* of tall ones: longer sums hide the packing of A */
+    LEAST_ROWS = 64,           /* of tall ones */
+    MOST_B = 512,              /* elements of a B that tiles of bf16 do not multiply faster */
+    PACKED_BYTES = 96 << 10,   /* of B, as it is packed: a part of L2 */
+    BLOCK_BYTES = 32 << 10,    /* of A and the result, between two epilogues: L1 */
+    TASK_BYTES = 64 << 10,     /* the same: what is worth waking a thread for */
+    MOST_SUMS = 32,            /* rows and columns of long ones */
+    LEAST_LONG_K = 1024,       /* of long ones: several pieces */
+    PIECE = 512,               /* of k, summed in the task's own precision */
     PIECE_PRODUCTS = 64 << 10, /* worth waking a thread for */
-    MOST_LAST = 4            /* rows whose vectors reach beyond a block */
+    MOST_LAST = 4              /* rows whose vectors reach beyond a block */
 };
 
 typedef struct ThinPanel { /* of B, or of the result */
@@ -40,9 +41,7 @@ static ThinPanel panel_at(const Gemm *gemm, int64_t number) {
     return (ThinPanel){least(column, n - width), (int)width, (int)width};
 }
 
-static int64_t panels_of(const Gemm *gemm) {
-    return divide_up(gemm->task.n, gemm->type->columns);
-}
+static int64_t panels_of(const Gemm *gemm) { return divide_up(gemm->task.n, gemm->type->columns); }
 
 /* ---- tall ---- */
 
@@ -133,8 +132,8 @@ static void run_block(const TallJob *job, int64_t block, char *room) {
     if (gemm->convert) {
         int64_t runs = a_m == s->k ? 1 : rows, run = a_m == s->k ? rows * s->k : s->k;
         for (int64_t r = 0; r < runs; r++)
-            gemm->convert(a + r * a_m * gemm->input_bytes,
-                          room + r * s->k * (int64_t)gemm->element, run);
+            gemm->convert(a + r * a_m * gemm->input_bytes, room + r * s->k * (int64_t)gemm->element,
+                          run);
         a = room, a_m = s->k;
         room += rows * s->k * (int64_t)gemm->element;
     }
@@ -154,7 +153,8 @@ static void run_blocks(void *user, int64_t low, int64_t high) {
             return;
         }
     }
-    for (int64_t block = low; block < high; block++) run_block(job, block, room ? room->data : NULL);
+    for (int64_t block = low; block < high; block++)
+        run_block(job, block, room ? room->data : NULL);
     if (room) storage_release(room);
 }
 

@@ -245,18 +245,18 @@ static void NAME(planes)(int64_t taps, const int64_t *offset, const void *weight
 
 /* ---- few columns, or few of k ---- */
 
-#define THIN_OPEN(r) Row c##r = {0};
+#define THIN_OPEN(r) ThinRow c##r = {0};
 #define THIN_STEP(r) c##r += w * a[r * a_m];
-#define THIN_CLOSE(r) *(LooseRow *)(out + r * stride) = c##r;
+#define THIN_CLOSE(r) *(LooseThinRow *)(out + r * stride) = c##r;
 #define THIN_OF(name, type, loose, count)                                                          \
     static void NAME(name##_##count)(int64_t k, const ELEMENT *a, int64_t a_m, int64_t a_k,        \
                                      const ELEMENT *b, int64_t b_k, ELEMENT *out,                  \
                                      int64_t stride) {                                             \
-        typedef type Row;                                                                          \
-        typedef loose LooseRow;                                                                    \
+        typedef type ThinRow;                                                                          \
+        typedef loose LooseThinRow;                                                                    \
         EACH_##count(THIN_OPEN);                                                                   \
         for (; k > 0; k--, a += a_k, b += b_k) {                                                   \
-            Row w = *(const LooseRow *)b;                                                          \
+            ThinRow w = *(const LooseThinRow *)b;                                                          \
             EACH_##count(THIN_STEP);                                                               \
         }                                                                                          \
         EACH_##count(THIN_CLOSE);                                                                  \

@@ -75,6 +75,8 @@ static void each_allocation_of_a_product_fails(void **state) {
         {CB_BF16, 1, 40, 70, 30, false, true, 1, false, false},
         {CB_F16, 1, 1, 70, 50, false, false, 1, false, false},
         {CB_I8, 1, 40, 70, 30, false, true, 1, false, false},
+        {CB_F16, 1, 70, 50, 20, false, false, 1, false, false},
+        {CB_F32, 1, 7, 9, 2000, true, false, 1, false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Case *c = &cases[i];
@@ -421,8 +423,9 @@ static void nothing_to_sum(void **state) {
 static void epilogue_visits_each_element_once(void **state) {
     (void)state;
     static const int64_t size[][4] = {
-        {1, 5, 7, 3}, {1, 1, 2000, 9},    {1, 2000, 1, 9}, {3, 20, 50, 700}, {1, 300, 500, 64},
-        {1, 4, 4, 0}, {1, 16, 3000, 520}, {2, 300, 3, 64}, {2, 3, 300, 64},  {1, 33, 500, 300}};
+        {1, 5, 7, 3},   {1, 1, 2000, 9},    {1, 2000, 1, 9}, {3, 20, 50, 700}, {1, 300, 500, 64},
+        {1, 4, 4, 0},   {1, 16, 3000, 520}, {2, 300, 3, 64}, {2, 3, 300, 64},  {1, 33, 500, 300},
+        {1, 999, 5, 3}, {1, 70, 70, 17},    {1, 7, 9, 2000}};
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
         Case c = {CB_F32, size[s][0],           size[s][1], size[s][2], size[s][3],
                   false,  size[s][1] % 10 == 3, 1,          false,      false};
@@ -459,8 +462,10 @@ static void epilogue_is_called_for_long_runs(void **state) {
         int64_t m, n, k;
         int most;
     } size[] = {{17920, 33, 3, 200}, {4480, 700, 9, 9000}};
-    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
-        Case c = {.dtype = CB_F32, .batch = 1, .m = size[s].m, .n = size[s].n, .k = size[s].k};
+    static const GemmMethod methods[] = {GEMM_TALL, GEMM_PANELS};
+    for (size_t s = 0; s < 2 * sizeof size / sizeof *size; s++) {
+        Case c = {.dtype = CB_F32, .batch = 1};
+        c.m = size[s / 2].m, c.n = size[s / 2].n, c.k = size[s / 2].k;
         MatmulTask task = task_of(&c);
         float *a = random_matrix(CB_F32, c.m * c.k + 8), *b = random_matrix(CB_F32, c.k * c.n + 8);
         float *out = random_matrix(CB_F32, c.m * c.n);
@@ -469,8 +474,8 @@ static void epilogue_is_called_for_long_runs(void **state) {
         Launch launch = {.function = count_calls, .outer_size = c.m * c.n, .split = 1};
         Operands operands = {.in = {a, b}, .out = out};
         operands.epilogue = &launch, operands.epilogue_buffer = buffer;
-        assert_true(run_own(&task, &operands));
-        assert_in_range(calls, 1, size[s].most);
+        assert_true(gemm_run(&task, methods[s % 2], &operands));
+        assert_in_range(calls, 1, size[s / 2].most);
         free(a), free(b), free(out);
     }
 }

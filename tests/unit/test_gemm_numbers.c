@@ -53,8 +53,9 @@ static void turned(void **state) {
 }
 
 static void threads_do_not_change_a_bit(void **state) {
-    static const int64_t size[][3] = {
-        {150, 170, 1100}, {1, 3000, 300}, {40, 700, 600}, {700, 40, 600}};
+    static const int64_t size[][3] = {{150, 170, 1100}, {1, 3000, 300}, {40, 700, 600},
+                                      {700, 40, 600},   {20000, 5, 3},  {900, 70, 17},
+                                      {3, 3, 30000},    {31, 32, 2051}};
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
         Case c = {CB_F32, 1, size[s][0], size[s][1], size[s][2], false, false, 1, false, false};
         MatmulTask task = task_of(&c);

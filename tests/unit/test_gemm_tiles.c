@@ -96,6 +96,58 @@ static void every_tile(void **state) {
     }
 }
 
+/* Rows that are shorter than their vectors too, of which the next ones write over what is left. */
+static void thin_rows_of(const GemmType *type, cb_dtype dtype, int width) {
+    enum { K = 9, ROWS = 17 };
+    size_t element = cb_dtype_size(dtype);
+    char *a = random_matrix(dtype, SPAN * K), *b = random_matrix(dtype, SPAN * K);
+    char *out = malloc((ROWS + 1) * SPAN * element);
+    for (int rows = 1; rows <= ROWS; rows++)
+        for (int columns = width / 2 + 1; columns <= width; columns++) {
+            type->thin(rows, K, a, 1, SPAN, b, SPAN, width, out, columns);
+            for (int i = 0; i < rows * columns; i++) {
+                double sum = 0;
+                for (int k = 0; k < K; k++)
+                    sum += value_at(a, dtype, k * SPAN + i / columns) *
+                           value_at(b, dtype, k * SPAN + i % columns);
+                assert_true(value_at(out, dtype, i) == sum);
+            }
+        }
+    free(a), free(b), free(out);
+}
+
+static void every_thin_width(void **state) {
+    const GemmKernels *kernels = *state;
+    for (int width = 4; width <= kernels->f32.columns; width *= 2)
+        thin_rows_of(&kernels->f32, CB_F32, width);
+    for (int width = 4; width <= kernels->f64.columns; width *= 2)
+        thin_rows_of(&kernels->f64, CB_F64, width);
+}
+
+/* A column alone is summed as with three others, whatever is left of k behind whole vectors. */
+static void dots_of(const GemmType *type, cb_dtype dtype, int most) {
+    size_t element = cb_dtype_size(dtype);
+    char *x = random_matrix(dtype, most), *w = random_matrix(dtype, 5 * most), y[5 * 8], one[8];
+    for (int k = 1; k <= most; k++) {
+        type->dot(k, 5, x, w, most, y);
+        for (int j = 0; j < 5; j++) {
+            double sum = 0;
+            for (int i = 0; i < k; i++)
+                sum += value_at(x, dtype, i) * value_at(w, dtype, j * most + i);
+            assert_true(value_at(y, dtype, j) == sum);
+            type->dot(k, 1, x, w + (size_t)(j * most) * element, most, one);
+            assert_memory_equal(one, y + (size_t)j * element, element);
+        }
+    }
+    free(x), free(w);
+}
+
+static void dots_of_every_length(void **state) {
+    const GemmKernels *kernels = *state;
+    dots_of(&kernels->f32, CB_F32, 2 * kernels->f32.columns + 3);
+    dots_of(&kernels->f64, CB_F64, 2 * kernels->f64.columns + 3);
+}
+
 static void every_tile_of_bf16(void **state) {
     (void)state;
     static const int k[] = {1, 2, 9, 10, 64, 70, MOST_K};
@@ -106,6 +158,8 @@ static void every_tile_of_bf16(void **state) {
 static void test_level(const GemmKernels *kernels, int *failed) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(every_tile, (void *)kernels),
+        cmocka_unit_test_prestate(every_thin_width, (void *)kernels),
+        cmocka_unit_test_prestate(dots_of_every_length, (void *)kernels),
     };
     *failed += cmocka_run_group_tests(tests, NULL, NULL);
 }
