@@ -38,6 +38,21 @@ static void tall(void **state) {
         }
 }
 
+/* Rows of halves that are parts of longer ones are widened row by row. */
+static void parts_of_rows(void **state) {
+    (void)state;
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        Case c = {.dtype = dtypes[d], .batch = 1, .m = 3001, .n = 5, .k = 3, .spread = 1};
+        MatmulTask task = task_of(&c);
+        task.a_m = 7;
+        void *a = random_matrix(c.dtype, c.m * task.a_m + 8);
+        void *b = random_matrix(c.dtype, c.k * c.n + 8), *out = random_matrix(c.dtype, c.m * c.n);
+        assert_true(gemm_run(&task, GEMM_TALL, &(Operands){.in = {a, b}, .out = out}));
+        expect_product(&task, a, b, out);
+        free(a), free(b), free(out);
+    }
+}
+
 static void long_and_few(void **state) {
     (void)state;
     static const int64_t size[][3] = {{3, 3, 1500},  {2, 1, 1024}, {9, 17, 1031},
@@ -108,6 +123,7 @@ static void nothing_behind_the_end_is_touched(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tall),
+        cmocka_unit_test(parts_of_rows),
         cmocka_unit_test(long_and_few),
         cmocka_unit_test(others_are_not_thin),
         cmocka_unit_test(nothing_behind_the_end_is_touched),
