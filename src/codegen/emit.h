@@ -129,9 +129,9 @@ enum { APART_COST = 10 }; /* from which on an op is costly */
 /* ---- text of expressions (value.c); all results live in the arena ---- */
 
 Phrase text_value(Emit *e, const Expr *expr);
-/* A size, as text: literal, or a hole. */
 /* What the names of an expression end in: its id, and in open text what hole_local has. */
 uint32_t emit_number(const Emit *e, uint32_t id);
+/* A size, as text: literal, or a hole. */
 const char *emit_size(Emit *e, int64_t value);
 const char *emit_long(Emit *e, int64_t value); /* of type int64_t wherever it stands */
 /* A number. narrow: of type int where all of it fits, which vectorizes better; else int64_t. */
