@@ -13,9 +13,9 @@
  * which were arguments from the code that serves that one: another layer's width has not changed.
  * Each further variant of it takes more arguments; after MOST_CHOICES of these everything is one,
  * and so it is where a family has MOST_VARIANTS. Of two that compile for the same numbers at once
- * the first one's code stays. The table is a
- * process singleton, as loaded code is. It holds a reference to the code of each variant; families
- * that were not used for longest leave when there are too many. */
+ * the first one's code stays. The table is a process singleton, as loaded code is. It holds a
+ * reference to the code of each variant; families that were not used for longest leave when there
+ * are too many. */
 #include "jit/family.h"
 #include "base/lock.h"
 #include "base/map.h"
@@ -23,6 +23,7 @@
 #include "codegen/c/c.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_CHOICES = 6, MOST_VARIANTS = 64 };
@@ -52,7 +53,8 @@ static struct {
     Variant *known[BUCKETS]; /* by Variant.kernel */
     int count;
     uint64_t uses;
-} table; /* under the lock */
+    atomic_int most_holes; /* of any so far; read without it */
+} table;                   /* under the lock */
 
 /* ---- one kernel -------------------------------------------------------------------------- */
 
@@ -63,21 +65,19 @@ static const Variant *find_known(const uint64_t kernel[2]) {
 }
 
 /* Of a kernel that code was compiled for, as those are that do not change with a length: it is not
- * written again to be known. Memory may run out before the lock is taken alone. */
+ * written again to be known. Memory, which may run out, is asked for before the lock is taken. */
 static bool recall_kernel(FamilyKernel *kernel) {
     Holes *holes = &kernel->holes;
+    int room = atomic_load(&table.most_holes), count = 0;
+    for (int h = 0; h < room; h++) push(holes->arena, holes->hole, (TextNumber){.size = false});
     lock_take(LOCK_family);
     const Variant *v = find_known(kernel->kernel);
-    int count = v ? v->family->holes : 0;
-    lock_give(LOCK_family);
-    if (!v) return false;
-    for (int h = 0; h < count; h++) push(holes->arena, holes->hole, (TextNumber){.size = false});
-    lock_take(LOCK_family);
-    v = find_known(kernel->kernel); /* another thread may clean up */
+    if (v && v->family->holes > room) v = NULL; /* another thread has just added it */
     if (v) memcpy(kernel->key, v->family->key, sizeof kernel->key);
-    if (v && count) memcpy(holes->hole, v->hole, sizeof *holes->hole * (size_t)count);
+    if (v) count = v->family->holes;
+    if (count) memcpy(holes->hole, v->hole, sizeof *holes->hole * (size_t)count);
     lock_give(LOCK_family);
-    if (!v) truncate_to(holes->hole, 0);
+    truncate_to(holes->hole, count);
     return v;
 }
 
@@ -299,6 +299,8 @@ static Family *make_family(const FamilyKernel *kernel, Family **left) {
     if (table.count >= MOST_FAMILIES) *left = take_oldest();
     memcpy(family->key, kernel->key, sizeof family->key);
     family->holes = length(kernel->holes.hole);
+    if (family->holes > atomic_load(&table.most_holes))
+        atomic_store(&table.most_holes, family->holes);
     family->used = ++table.uses;
     Family **bucket = &table.bucket[kernel->key[0] % BUCKETS];
     family->next = *bucket;
