@@ -392,7 +392,7 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
         fail(CB_ERR_GRAPH, "call: result %d %s", without, never_computed);
         done = false;
     }
-    if (call->mode == CALL_IS_EAGER)
+    if (call->mode == CALL_IS_EAGER && done)
         atomic_fetch_add_explicit(&call->function->eager_calls, 1, memory_order_relaxed);
     for (int k = 0; k < count; k++) {
         int v = done && output[k] ? call_traced(call, output[k]) : NO_VALUE;

@@ -56,6 +56,7 @@ struct Call {
     struct LeftRead *few_reads[FEW_READS];
     Set exposed; /* serials of storages that the function has pointers into (expose.c) */
     Set leaf;    /* histories of leaves that the segment has met, once there are many (match.c) */
+    int number;              /* of its recording: Entry.number */
     double start_ms, end_ms; /* of recording */
     Tensor *local[LOCAL_VALUES];
     uintptr_t local_handle[LOCAL_VALUES];

@@ -110,6 +110,7 @@ Entry *entry_prepare(const Call *call, Recording *recording) {
     Trace *trace = recording->trace;
     Entry *entry = arena_new_array(trace->arena, Entry, 1);
     entry->function = call->function;
+    entry->number = call->number;
     entry->trace = trace;
     objects_forget_dead(trace);
     trace_make_lines(trace);
@@ -304,16 +305,13 @@ static void replace_covered(const Function *function, Entry *entry) {
 }
 
 /* Behind those whose recordings began before: of the segments of a call the last one is compiled
- * first, since it runs. Those behind it have the next one's number from now on. */
+ * first, since it runs. */
 static void insert(Function *function, Entry *entry) {
     _Atomic(Entry *) *at = &function->first, *place = at;
     for (Entry *e = atomic_load(at); e; at = &e->next, e = atomic_load(at))
         if (e->start_ms <= entry->start_ms) place = &e->next;
     atomic_store(&entry->next, atomic_load(place));
     atomic_store(place, entry);
-    for (Entry *next; (next = atomic_load(&entry->next)); entry = next)
-        atomic_store(&entry->number, atomic_load(&next->number));
-    atomic_store(&entry->number, atomic_load(&function->entry_count));
 }
 
 static void append(Function *function, Entry *entry) {

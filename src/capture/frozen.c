@@ -233,14 +233,14 @@ bool frozen_all_hold(const Entry *entry, const Call *call) {
     return find_changed(entry, call) == NO_VALUE;
 }
 
-void frozen_describe(const Entry *entry, char *out, size_t bytes) {
+bool frozen_describe(const Entry *entry, char *out, size_t bytes) {
     int k = find_changed(entry, NULL);
-    if (k == NO_VALUE) return;
+    if (k == NO_VALUE) return false;
     int v = entry->captured[k];
-    const char *path = entry->trace->value[v].path;
-    char name[32];
-    snprintf(name, sizeof name, "captured %%%d", v);
-    snprintf(out, bytes, "%s is of version %llu, entry %d was compiled for version %llu",
-             path ? path : name, (unsigned long long)storage_version(entry->held[k]->storage),
-             entry->number, (unsigned long long)entry->frozen[v].version);
+    char name[128];
+    entry_name_value(entry, v, name, sizeof name);
+    snprintf(out, bytes, "%s is of version %llu, entry %d was compiled for version %llu", name,
+             (unsigned long long)storage_version(entry->held[k]->storage), entry->number,
+             (unsigned long long)entry->frozen[v].version);
+    return true;
 }

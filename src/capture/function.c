@@ -8,6 +8,7 @@
 #include "capture/find.h"
 #include "capture/functional.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/option.h"
 #include "eager/eager.h"
@@ -21,6 +22,16 @@
 #include <string.h>
 
 int function_limit(void) { return (int)option_int(OPTION_recompile_limit); }
+
+void call_begins_recording(Call *call) {
+    call->start_ms = clock_ms();
+    call->number = atomic_fetch_add(&call->function->begun, 1);
+}
+
+void call_drops_number(const Call *call, int number) {
+    int last = number + 1;
+    atomic_compare_exchange_strong(&call->function->begun, &last, number);
+}
 
 /* The last one is of all for which there is no room. */
 static Note *note_of(Function *function, Reason reason, Site site) {
@@ -156,6 +167,7 @@ static __attribute__((noinline, cold)) void forget(Function *function, uint64_t 
     if (atomic_load(&function->reset) != reset) {
         function_retire_all(function);
         atomic_store(&function->entry_count, 0);
+        atomic_store(&function->begun, 0);
         atomic_store(&function->recompiles, 0);
         atomic_store(&function->compiled, 0);
         atomic_store(&function->loaded, 0);

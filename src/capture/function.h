@@ -129,7 +129,7 @@ struct Entry {
                              * are arguments */
     bool resumes;           /* it begins after an event, not with the function */
     Function *function;
-    _Atomic int number; /* by when its recording began */
+    int number; /* of its recording, and for good: by when that began */
     int input_count;
     Guard *guard; /* per input */
     int *first;   /* per input: the first one that was the same tensor, in whose name ops are */
@@ -184,6 +184,8 @@ bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out,
 /* False when the entry writes to memory that another of its tensors shows, although they are not
  * one, so that the order of ops matters: REASON_written_overlap, which out tells. */
 bool entry_values_apart(const Entry *entry, Tensor *const *value, char *out, size_t bytes);
+/* "input 0", "fc.weight" or "captured %3". */
+void entry_name_value(const Entry *entry, int v, char *out, size_t bytes);
 /* Runs the executable. value[] gives inputs and captured tensors, argument[] the trace's; new ones
  * come into graph_output. False with an error: nothing has happened. */
 bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
@@ -222,7 +224,7 @@ bool frozen_holds(const Entry *entry, int v, const Tensor *x);
 bool frozen_alike(const Entry *a, const Entry *b); /* of alike traces: the same are frozen, as the
                                                     * same */
 bool frozen_all_hold(const Entry *entry, const Call *call); /* call NULL: of the held tensors */
-void frozen_describe(const Entry *entry, char *out, size_t bytes); /* which held one does not */
+bool frozen_describe(const Entry *entry, char *out, size_t bytes); /* which held one does not */
 
 /* check.c: builds the oracle; false: no memory. Runs both and reports the outputs that differ. */
 bool check_build(Entry *entry, Call *call);
@@ -290,6 +292,7 @@ struct cb_function {
     _Atomic(Entry *) recent; /* NULL, or the last that a call found behind many others */
     _Atomic(Entry *) chain[FIND_WAYS][FIND_CHAINS];
     _Atomic int entry_count;
+    _Atomic int begun; /* recordings that are entries, or may become some */
     _Atomic uint64_t reset;          /* the last cb_reset that it knows of */
     Inside inside;                   /* who may stand on an entry (retire.c) */
     _Atomic(Entry *) left;           /* entries that have left the list, and are not freed yet */
@@ -323,6 +326,10 @@ void function_note(Function *function, Reason reason, Site site, const char *for
     __attribute__((format(printf, 4, 5)));
 int function_notes(Function *function, Note note[MAX_NOTES]); /* how many */
 int function_limit(void);
+/* A recording begins; it has become no entry, and another one gets its number, unless one has begun
+ * meanwhile. */
+void call_begins_recording(Call *call);
+void call_drops_number(const Call *call, int number);
 /* retire.c: around whatever looks at entries. */
 void function_enter(Function *function);
 void function_leave(Function *function);
@@ -355,6 +362,11 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
                      char *out, size_t bytes);
 /* At the limit: what of the options of cb_compile would do, behind out. */
 void miss_advise(const Function *function, char *out, size_t bytes);
+void leaf_describe(const Entry *entry, int leaf, bool has, char *out, size_t bytes);
+/* Behind cb_backward: the leaf, a value, that has a gradient and had none, or the other way round,
+ * so that the call leaves its trace. has: it has. NO_VALUE: there is none. */
+int leaves_find_departed(const Call *call, bool *has);
+bool miss_describe_gradient(const Call *call, char *out, size_t bytes); /* false: there is none */
 /* How this op is another one than the trace's next. */
 void miss_describe_op(const Call *call, int op, const cb_operand *input, int input_count,
                       const Attrs *attrs, char *out, size_t bytes);
@@ -390,10 +402,10 @@ void watch_end(Function *function); /* before it is freed */
 
 /* ---- what entries and traces are told by --------------------------------------------------- */
 
-/* gradient.c. What requires a gradient, and which gradients there are, is what it was before; else
- * out says what is not. */
+/* gradient.c. What requires a gradient, and which gradients there are, is what it was before
+ * (REASON_NONE); else out says what is not. */
 bool leaves_hold(const Entry *entry, Tensor *const *input);
-void leaves_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
+Reason leaves_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes);
 Tensor *entry_captured(const Entry *entry, int k); /* as the function would find it now */
 Tensor *entry_real(const Entry *entry, Tensor *const *input, int v); /* an input, or captured */
 void leaves_find(const Entry *entry, Tensor **value); /* the gradients that there are */

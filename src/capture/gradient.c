@@ -379,41 +379,78 @@ static int find_otherwise_joined(const Entry *entry, Tensor *const *input) {
     return NO_VALUE;
 }
 
-/* Whose gradient is there and was not, or the other way round; NO_VALUE: none. */
-static int find_other_gradient(const Entry *entry, Tensor *const *input) {
+/* Whose gradient is there (*has) and was not, or the other way round; NO_VALUE: none. */
+static int find_other_gradient(const Entry *entry, Tensor *const *input, bool *has) {
     for (int i = 0; i < length(entry->trace->leaf); i++) {
         const TraceLeaf *leaf = &entry->trace->leaf[i];
         Tensor **gradient = tape_gradient(entry_real(entry, input, leaf->value));
+        *has = gradient && *gradient;
         if (!gradient) return leaf->value; /* it is a leaf no more */
-        if (leaf->before != LEAF_ANY && (leaf->before == LEAF_NONE) != !*gradient)
-            return leaf->value;
+        if (leaf->before != LEAF_ANY && (leaf->before == LEAF_NONE) == *has) return leaf->value;
     }
     return NO_VALUE;
 }
 
 bool leaves_hold(const Entry *entry, Tensor *const *input) {
+    bool has;
     return find_other_leaf(entry, input) == NO_VALUE &&
            find_otherwise_joined(entry, input) == NO_VALUE &&
-           find_other_gradient(entry, input) == NO_VALUE;
+           find_other_gradient(entry, input, &has) == NO_VALUE;
 }
 
-void leaves_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes) {
+void leaf_describe(const Entry *entry, int v, bool has, char *out, size_t bytes) {
+    char name[128];
+    entry_name_value(entry, v, name, sizeof name);
+    snprintf(out, bytes, "%s has %s gradient now, and entry %d was recorded %s one", name,
+             has ? "a" : "no", entry->number, has ? "without" : "with");
+}
+
+Reason leaves_describe(const Entry *entry, Tensor *const *input, char *out, size_t bytes) {
+    bool has;
     int v = find_other_leaf(entry, input);
+    Reason why = REASON_history_changed;
     const char *what = "requires a gradient now, or does not any more";
     if (v == NO_VALUE) {
         v = find_otherwise_joined(entry, input);
+        why = REASON_input_changed;
         what = "is a tensor that the function finds outside, too, or is none any more";
     }
     if (v == NO_VALUE) {
-        v = find_other_gradient(entry, input);
-        what = "has a gradient now, or has none any more";
+        v = find_other_gradient(entry, input, &has);
+        if (v == NO_VALUE) return REASON_NONE;
+        leaf_describe(entry, v, has, out, bytes);
+        return REASON_gradient_changed;
     }
-    if (v == NO_VALUE) return;
-    const char *path = entry->trace->value[v].path;
-    char name[32];
-    snprintf(name, sizeof name, v < entry->input_count ? "input %d" : "captured %%%d", v);
-    snprintf(out, bytes, "%s %s, and entry %d was recorded before", path ? path : name, what,
-             entry->number);
+    char name[128];
+    entry_name_value(entry, v, name, sizeof name);
+    snprintf(out, bytes, "%s %s, and entry %d was recorded before", name, what, entry->number);
+    return why;
+}
+
+/* The op at `at` adds a gradient of the cb_backward before it to one that was there. */
+static bool adds_gradient(const Trace *trace, int at, int gradient) {
+    const TraceOp *op = &trace->op[at];
+    return at + 1 < length(trace->op) && op->op == OP_add && op->input[1].value == gradient &&
+           op->input[1].kind == OPERAND_VALUE && op[1].op == OP_assign;
+}
+
+int leaves_find_departed(const Call *call, bool *has) {
+    const Trace *trace = call->trace;
+    int last = call->at - 1;
+    while (last > 0 && trace->op[last].op == OP_assign && trace->op[last - 1].op == OP_add)
+        last -= 2;
+    if (last < 0 || trace->op[last].op != OP_backward || !trace->op[last].back->leaves)
+        return NO_VALUE;
+    const TraceOp *backward = &trace->op[last++];
+    for (int k = 0; k < trace_back_results(backward->back); k++) {
+        int gradient = backward->result + k, leaf = backward->back->wrt[k];
+        const Tensor *now = *tape_gradient(call->value[leaf]);
+        bool had = adds_gradient(trace, last, gradient);
+        *has = now && call_traced(call, now) != gradient;
+        if (*has != had) return leaf;
+        if (had) last += 2;
+    }
+    return NO_VALUE;
 }
 
 void leaves_find(const Entry *entry, Tensor **value) {

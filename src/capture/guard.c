@@ -185,9 +185,12 @@ bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out,
 
 /* ---- which tensors overlap ------------------------------------------------------------------- */
 
-static void put_name(const Entry *entry, int v, char *out, size_t bytes) {
+void entry_name_value(const Entry *entry, int v, char *out, size_t bytes) {
+    const char *path = entry->trace->value[v].path;
     if (v < entry->input_count)
         snprintf(out, bytes, "input %d", v);
+    else if (path)
+        snprintf(out, bytes, "%s", path);
     else
         snprintf(out, bytes, "captured %%%d", v);
 }
@@ -248,9 +251,9 @@ bool entry_values_apart(const Entry *entry, Tensor *const *value, char *out, siz
     bool few = entry->input_count + entry->captured_count <= MOST_APART;
     int other = NO_VALUE, m = (few ? find_written_clash : find_any_clash)(entry, value, &other);
     if (m == NO_VALUE) return true;
-    char written[32], second[32];
-    put_name(entry, m, written, sizeof written);
-    put_name(entry, other, second, sizeof second);
+    char written[64], second[64];
+    entry_name_value(entry, m, written, sizeof written);
+    entry_name_value(entry, other, second, sizeof second);
     snprintf(out, bytes, "%s, which is written, and %s", written, second);
     return false;
 }

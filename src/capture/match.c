@@ -11,10 +11,13 @@
 #include "nn/module.h"
 #include <string.h>
 
-static bool same_value(const Call *call, const TraceValue *value, const Tensor *x) {
+static bool same_history(const Call *call, const TraceValue *value, const Tensor *x) {
     HistoryKind history = tape_kind(x, call->grad);
-    if (value->tracked != (history == HISTORY_OF_LEAF)) return false;
-    if (value->foreign != (history == HISTORY_FOREIGN)) return false;
+    return value->tracked == (history == HISTORY_OF_LEAF) &&
+           value->foreign == (history == HISTORY_FOREIGN);
+}
+
+static bool same_layout(const TraceValue *value, const Tensor *x) {
     if (value->meta.dtype != x->dtype || value->meta.rank != x->rank ||
         value->meta.device != x->device)
         return false;
@@ -79,8 +82,9 @@ bool match_real(Call *call, int v, Tensor *x) {
     if (!x->storage || !is_value(call, v, x)) return false;
     if (call->value[v]) return true;
     const TraceValue *value = &call->trace->value[v];
-    return value->kind == VALUE_IS_CAPTURED && same_value(call, value, x) &&
-           !(value->tracked && is_leaf_already(call, x)) && call_bind(call, v, x);
+    return value->kind == VALUE_IS_CAPTURED && same_history(call, value, x) &&
+           same_layout(value, x) && !(value->tracked && is_leaf_already(call, x)) &&
+           call_bind(call, v, x);
 }
 
 /* Any number of its kind that changes nothing but itself. */
@@ -237,13 +241,18 @@ bool match_any(Call *call, int op, const cb_operand *input, int input_count, con
     return false;
 }
 
-/* A tensor from outside stands where the trace has another one from outside. */
-static bool other_tensor(const Call *call, const TraceOperand *known, const cb_operand *given) {
+Reason match_other_tensor(const Call *call, const TraceOperand *known, const cb_operand *given) {
     if (known->kind != OPERAND_VALUE || given->kind != CB_OPERAND_TENSOR || !given->tensor)
-        return false;
+        return REASON_NONE;
+    const TraceValue *value = &call->trace->value[known->value];
     const Tensor *x = given->tensor;
-    if (!x->storage || call->trace->value[known->value].kind == VALUE_IS_RESULT) return false;
-    return !is_value(call, known->value, x);
+    if (!x->storage || value->kind == VALUE_IS_RESULT) return REASON_NONE;
+    bool is = is_value(call, known->value, x);
+    if (!is && match_is_written(call, known, given)) return REASON_constant_written;
+    if (!same_layout(value, x))
+        return call->resumed ? REASON_goes_on_otherwise : REASON_found_otherwise;
+    if (!is) return REASON_tensor_changed;
+    return same_history(call, value, x) ? REASON_NONE : REASON_history_changed;
 }
 
 bool match_is_written(const Call *call, const TraceOperand *known, const cb_operand *given) {
@@ -265,6 +274,8 @@ bool match_mode_changed(const Call *call) {
 /* Why the run leaves the trace: the same op with another number or tensor, or another op. */
 Reason match_departure(const Call *call, int op, const cb_operand *input, int input_count,
                        const Attrs *attrs) {
+    bool has;
+    if (leaves_find_departed(call, &has) != NO_VALUE) return REASON_gradient_changed;
     if (match_mode_changed(call)) return REASON_mode_changed;
     if (call->at >= length(call->trace->op)) return REASON_path_changed;
     const TraceOp *next = &call->trace->op[call->at];
@@ -278,9 +289,8 @@ Reason match_departure(const Call *call, int op, const cb_operand *input, int in
     for (int i = 0; i < next->operand_count; i++) {
         const TraceOperand *known = &next->input[i];
         cb_operand given = given_operand(next, i, input, attrs);
-        if (other_tensor(call, known, &given))
-            return match_is_written(call, known, &given) ? REASON_constant_written
-                                                         : REASON_tensor_changed;
+        Reason other = match_other_tensor(call, known, &given);
+        if (other != REASON_NONE) return other;
         if (!operand_is_number(known) || known->kind != (OperandKind)given.kind) continue;
         if (operand_is_argument(known) || trace_number(&given).bits != known->bits)
             return site_same(next->site, site_current()) &&

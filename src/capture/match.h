@@ -21,6 +21,9 @@ bool match_real(Call *call, int v, Tensor *x);
 bool match_mode_changed(const Call *call);
 /* The operand is a constant of the entry, which was written to since. */
 bool match_is_written(const Call *call, const TraceOperand *known, const cb_operand *given);
+/* Where the trace has a tensor from outside, the run has one that it does not take: why not.
+ * REASON_NONE: it takes it, or has none from outside. */
+Reason match_other_tensor(const Call *call, const TraceOperand *known, const cb_operand *given);
 /* Why the run leaves the trace: the same op with another number or tensor, or another op. */
 Reason match_departure(const Call *call, int op, const cb_operand *input, int input_count,
                        const Attrs *attrs);

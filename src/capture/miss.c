@@ -57,20 +57,23 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
         if (guard_holds(&last->guard[i], input[i], grad_mode())) continue;
         Guard found;
         guard_make(&found, input[i], grad_mode());
+        Guard but_for_history = last->guard[i];
+        but_for_history.history = found.history;
         snprintf(out, bytes, "input %d is %s, entry %d has %s", i,
                  describe_guard(&found, &last->guard[i]).text, last->number,
                  describe_guard(&last->guard[i], &found).text);
-        return REASON_input_changed;
+        return guard_holds(&but_for_history, input[i], grad_mode()) ? REASON_history_changed
+                                                                    : REASON_input_changed;
     }
     if (entry_describe_aliases(last, input, out, bytes)) return REASON_input_changed;
     Reason why = conditions_differ(last, now, out, bytes);
     if (why != REASON_NONE) return why;
     if (function->options.fullgraph) {
-        frozen_describe(last, out, bytes);
-        leaves_describe(last, input, out, bytes);
-        answers_describe(last, input, out, bytes);
+        if (frozen_describe(last, out, bytes)) return REASON_constant_written;
+        why = leaves_describe(last, input, out, bytes);
+        if (why == REASON_NONE) answers_describe(last, input, out, bytes);
     }
-    return REASON_input_changed;
+    return why == REASON_NONE ? REASON_input_changed : why;
 }
 
 /* Its inputs have other sizes, and it does more ops, or fewer: a loop over a size, say. */
@@ -170,6 +173,18 @@ static void say_operand(const Call *call, const TraceOperand *known, const cb_op
     if (value && value->path) putf(out, " (%s)", value->path);
 }
 
+/* A tensor of the same dtype and sizes, with another history, or other strides. */
+static void say_traits(const Call *call, int v, Reason why, Buffer *out) {
+    char name[128];
+    entry_name_value(call->entry, v, name, sizeof name);
+    const TraceValue *value = &call->trace->value[v];
+    bool had = value->tracked || value->foreign;
+    putf(out, " of %s, which %s", name,
+         why != REASON_history_changed ? "lies otherwise now"
+         : had                         ? "required a gradient"
+                                       : "required no gradient");
+}
+
 static void say_attribute(const TraceOp *known, const Attrs *attrs, Buffer *out) {
     const OpInfo *info = op_info(known->op);
     const int64_t *before = known->called ? known->called : known->word;
@@ -209,6 +224,13 @@ static bool say_argument(const Call *call, const TraceOp *next, const cb_operand
     return false;
 }
 
+bool miss_describe_gradient(const Call *call, char *out, size_t bytes) {
+    bool has;
+    int leaf = leaves_find_departed(call, &has);
+    if (leaf != NO_VALUE) leaf_describe(call->entry, leaf, has, out, bytes);
+    return leaf != NO_VALUE;
+}
+
 static void say_op(const Call *call, int op, const cb_operand *input, int input_count,
                    const Attrs *attrs, Buffer *out) {
     if (call->at >= length(call->trace->op)) {
@@ -220,17 +242,23 @@ static void say_op(const Call *call, int op, const cb_operand *input, int input_
         putf(out, " in place of %s", name_of(next->op, next->word));
         return;
     }
-    for (int i = 0; i < input_count && i < next->input_count; i++)
+    for (int i = 0; i < input_count && i < next->input_count; i++) {
         if (!is_as_before(call, &next->input[i], &input[i])) {
             say_operand(call, &next->input[i], &input[i], i, out);
             return;
         }
+        Reason why = match_other_tensor(call, &next->input[i], &input[i]);
+        if (why == REASON_NONE || why == REASON_tensor_changed) continue;
+        say_traits(call, next->input[i].value, why, out);
+        return;
+    }
     if (say_argument(call, next, input, attrs, out)) return;
     if (attrs && next->word_count) say_attribute(next, attrs, out);
 }
 
 void miss_describe_op(const Call *call, int op, const cb_operand *input, int input_count,
                       const Attrs *attrs, char *out, size_t bytes) {
+    if (miss_describe_gradient(call, out, bytes)) return;
     const char *name = name_of(op, attrs ? attrs->word : NULL);
     int used = snprintf(out, bytes, "after %d op%s: %s", call->at, plural(call->at), name);
     Arena *arena = arena_new();

@@ -6,7 +6,6 @@
 #include "capture/match.h"
 #include "capture/segment.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "eager/tape.h"
 #include "nn/module.h"
@@ -31,7 +30,7 @@ static bool begin_recording(Call *call, Reason why, const char *what) {
     }
     if (why != REASON_number_argument && what)
         function_note(function, why, site_current(), "%s", what);
-    call->start_ms = clock_ms();
+    call_begins_recording(call);
     if (record_from(call, call->trace, call->at)) {
         trace_say_again(call->recording->trace, what);
         return true;
@@ -44,7 +43,9 @@ static bool begin_recording(Call *call, Reason why, const char *what) {
 static bool record_end_of(Call *call, Reason why) {
     char what[160];
     int length_known = length(call->trace->op);
-    if (call->at < length_known)
+    if (miss_describe_gradient(call, what, sizeof what))
+        why = REASON_gradient_changed;
+    else if (call->at < length_known)
         snprintf(what, sizeof what, "after %d op%s, entry %d has %d", call->at, plural(call->at),
                  call->entry->number, length_known);
     else
@@ -241,7 +242,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
                             .meet_module = function->options.fullgraph ? call_meets_module : NULL,
                             .meet_graph = function->options.fullgraph ? call_meets_graph : NULL,
                             .serial = serial_next()};
-    call->start_ms = entry ? 0 : clock_ms();
+    call->start_ms = 0;
     call->function = function;
     call->ambient = now;
     call->stale = false;
@@ -273,6 +274,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
         call->tracer.handle[i] = (uintptr_t)tensor_out(input[i]);
     }
     module_mode_forget();
+    if (!entry) call_begins_recording(call);
     if (!entry) return record_from(call, NULL, 0);
     call_expect_next(call);
     return true;
@@ -374,6 +376,7 @@ void call_finish(Call *call) {
         call->value[i] = NULL; /* dead, it is no input that the function frees */
         if (call_owns_input(call, i)) tensor_destroy(x);
     }
+    if (call->recording && call->recording->trace) call_drops_number(call, call->number);
     record_free(call->recording);
     segment_drop_reserved(call);
     if (call->leaf.count) set_free(&call->leaf);

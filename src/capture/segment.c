@@ -89,6 +89,7 @@ static void stand_at(Call *call, const LeftSegment *left) {
     call->input_count = left->input_count;
     call->resumed = left->resumes;
     call->start_ms = left->start_ms;
+    call->number = left->number;
     call->end_ms = left->end_ms;
 }
 
@@ -142,7 +143,7 @@ static void compile(Call *call, LeftSegment *left) {
 static void widen(Call *call, LeftSegment *left) {
     const Trace *trace = left->entry->trace;
     stand_at(call, left);
-    call->start_ms = clock_ms();
+    call_begins_recording(call);
     Recording *again = record_again(call, trace);
     call->end_ms = clock_ms();
     Entry *wider = NULL;
@@ -153,6 +154,7 @@ static void widen(Call *call, LeftSegment *left) {
             atomic_store(&again->trace->crosses[v], atomic_load(&trace->crosses[v]));
         wider = make(call, again);
     }
+    if (!again || again->trace) call_drops_number(call, call->number);
     record_free(again);
     stand_nowhere(call);
     if (!wider || wider == left->entry) return;
@@ -203,7 +205,8 @@ static void cross_all(const LeftSegment *left, Trace *trace) {
     }
 }
 
-static void follow(LeftSegment *left, LeftSegment *leader) {
+static void follow(const Call *call, LeftSegment *left, LeftSegment *leader) {
+    call_drops_number(call, left->number);
     left->like = leader;
     left->trace = leader->trace;
     record_free(left->recording);
@@ -249,7 +252,10 @@ static void absorb(Call *call, LeftSegment *made, LeftSegment *older) {
     older->leads = false;
     made->rounds += older->rounds;
     older->rounds = 0;
-    follow(older, made);
+    int number = made->number; /* it takes the place of one that began before */
+    made->number = older->number, older->number = number;
+    made->start_ms = older->start_ms;
+    follow(call, older, made);
 }
 
 static void absorb_covered(Call *call, LeftSegment *made) {
@@ -262,12 +268,13 @@ static void absorb_covered(Call *call, LeftSegment *made) {
 /* It runs, op by op; compiled it is when more is known of it. False: an op failed. */
 static bool run_recorded(Call *call, LeftSegment *left) {
     left->start_ms = call->start_ms;
+    left->number = call->number;
     left->end_ms = clock_ms();
     bool done = left_compute_first(left);
     LeftSegment *like = find_like(left), *leader = like ? like : left;
     if (call->stale || left->trace->whole) cross_all(left, leader->recording->trace);
     if (like)
-        follow(left, like);
+        follow(call, left, like);
     else
         absorb_covered(call, left);
     if (++leader->rounds == MANY_ROUNDS) call->due = leader;
@@ -322,7 +329,7 @@ static bool begin_next(Call *call, Entry *left) {
     call->entry = find_next(call);
     call->trace = NULL;
     if (!call->entry) {
-        call->start_ms = clock_ms();
+        call_begins_recording(call);
         return record_from(call, NULL, 0);
     }
     call->trace = call->entry->trace;

@@ -38,6 +38,7 @@ struct LeftSegment {
     bool leads; /* others are like it */
     bool resumes;
     bool missed;             /* somebody used what the executable does not compute */
+    int number;
     double start_ms, end_ms; /* of recording */
     LeftShell shell[];
 };

@@ -39,7 +39,8 @@ static bool leaf_begin(Tensor *x) {
     if (tracer_current() || !x->storage) {
         fail(CB_ERR_GRAPH,
              "requires_grad: not inside of what is being compiled or traced: make the leaf "
-             "outside, and give it as an input, or let the function find it");
+             "outside, or add one of zeros to what is computed inside, and ask for the gradient of "
+             "the sum");
         return false;
     }
     if (x->paused) { /* what was computed from it comes back to it */

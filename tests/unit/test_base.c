@@ -405,7 +405,7 @@ static void reasons_have_texts(void **state) {
     assert_string_equal(reason_info(REASON_no_compiler)->id, "no_compiler");
     for (Reason reason = REASON_NONE + 1; reason < REASON_COUNT; reason++) {
         assert_true(strlen(reason_info(reason)->text) > 10);
-        assert_non_null(strstr("break recorded again fallback fusion cache check note",
+        assert_non_null(strstr("break recorded again failed fallback fusion cache check note",
                                reason_info(reason)->kind));
     }
 }

@@ -196,6 +196,14 @@ static cb_tensor *asks_twice(cb_tensor *x) {
     return cb_tanh(z);
 }
 
+static void expect_in_order(const char *text, const char *const *words, int count) {
+    const char *at = text;
+    for (int i = 0; i < count; i++) {
+        at = strstr(at, words[i]);
+        if (!at) fail_msg("%s is not behind the others in\n%s", words[i], text);
+    }
+}
+
 /* As they were recorded, although the last one is compiled first; and none is one more way from
  * where another one begins. */
 static void graphs_stand_in_order(void **state) {
@@ -205,15 +213,52 @@ static void graphs_stand_in_order(void **state) {
     cb_function *fast = cb_compile(asks_twice, VM);
     cb_call(fast, ramp(2, 3));
     char *text = cb_explain(fast);
-    const char *at = text;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        at = strstr(at, words[i]);
-        if (!at) fail_msg("%s is not behind the others in\n%s", words[i], text);
-    }
+    expect_in_order(text, words, 7);
     assert_null(strstr(text, "recorded again:"));
     assert_int_equal(cb_stats(fast).recompiles, 0);
     cb_free_text(text);
     cb_function_free(fast);
+}
+
+static int64_t rounds;
+static bool varies;
+
+static cb_tensor *halves(cb_tensor *x) {
+    cb_tensor *y = cb_exp(x);
+    cb_item(cb_sum(y));
+    for (int i = 0; i < rounds; i++) {
+        y = cb_mul(y, varies ? 0.5 + i : 0.5);
+        if (i == rounds - 1) return y;
+        y = cb_sin(y);
+        cb_item(cb_sum(y));
+    }
+    return y;
+}
+
+/* Rounds that are like another one, or that another one takes the place of, are no entries. What a
+ * reason calls an entry is that one, whenever it joined the others. */
+static void reasons_name_their_entry(void **state) {
+    (void)state;
+    static const char *const words[] = {"(after 1 op, entry 1 has 3)",
+                                        "\nentry 0 ",
+                                        "= exp(%0",
+                                        "\nentry 1 ",
+                                        "= mul(%0",
+                                        "\nentry 2 ",
+                                        "recorded again: after 1 op, entry 1 has 3",
+                                        "return %1"};
+    for (int way = 0; way < 6; way++) {
+        varies = way > 2;
+        rounds = 7 - way % 3;
+        cb_function *fast = cb_compile(halves, VM);
+        cb_call(fast, ramp(2, 3));
+        if (way % 3 == 2) cb_reset(), cb_call(fast, ramp(2, 3));
+        char *text = cb_explain(fast);
+        expect_in_order(text, words, 8);
+        assert_null(strstr(text, "\nentry 3 "));
+        cb_free_text(text);
+        cb_function_free(fast);
+    }
 }
 
 static cb_tensor *positive(cb_tensor *x) { return cb_exp(cb_masked_select(x, cb_gt(x, 0.0))); }
@@ -273,6 +318,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(no_kernels, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(hints, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(graphs_stand_in_order, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(reasons_name_their_entry, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(sizes_behind_a_value, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(reasons_are_as_many_as_graphs, open_scope, close_scope),
     };

@@ -86,7 +86,10 @@ static void eager_calls(void **state) {
     cb_scope_open();
     outside = cb_from_data(index, CB_I64, cb_dims(2));
     expect_reason(picks, "backend=vm", "a step of the graph failed: the ops ran one by one (");
-    expect_reason(does_not_fit, "backend=vm", "an op of the function failed, or it left an error");
+    expect_reason(does_not_fit, "backend=vm", " 0 eager\n");
+    expect_reason(does_not_fit, "backend=vm",
+                  "failed: an op of the function failed, or it left an "
+                  "error: so did the call");
     expect_reason(asks, "fullgraph=1", "break: the function asked for a value");
     cb_set_option("stance", "force_eager");
     expect_reason(doubles, "backend=vm", "fallback: it was to run eagerly: ");
@@ -218,6 +221,78 @@ static void kinds(void **state) {
     assert_null(cb_error());
 }
 
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static cb_tensor *leaf[2];
+
+static cb_tensor *learns(cb_tensor *x) {
+    cb_tensor *loss = cb_sum(cb_mul(cb_mul(x, leaf[0]), leaf[1]));
+    cb_backward(loss, NULL);
+    return way ? loss : cb_mul(loss, 2.0);
+}
+
+static cb_tensor *times_found(cb_tensor *x) { return cb_detach(cb_mul(x, outside)); }
+
+/* A leaf with a gradient, and one without any more, with an op behind it and with none. */
+static void gradients(void **state) {
+    (void)state;
+    static const char *const said[] = {
+        "a leaf has a gradient and had none, or the other way round (captured %3 has a gradient "
+        "now, and entry 0 was recorded without one)",
+        "(captured %3 has no gradient now, and entry 0 was recorded with one)"};
+    for (int k = 0; k < 8; k++) {
+        cb_scope_open();
+        bool whole = k & 4, had = k & 2;
+        way = k & 1;
+        cb_tensor *x = ramp(2, 3);
+        for (int i = 0; i < 2; i++) leaf[i] = cb_requires_grad_(ramp(2, 3), true);
+        cb_function *fast = cb_compile(learns, whole ? "backend=vm, fullgraph=1" : VM);
+        learns(x);
+        if (!had) cb_zero_grad(leaf[1]);
+        cb_call(fast, x);
+        if (had) cb_zero_grad(leaf[1]);
+        cb_call(fast, x);
+        expect_said(fast, said[had]);
+        assert_int_equal(cb_stats(fast).graphs, 2);
+        cb_function_free(fast);
+        cb_scope_close();
+    }
+    assert_null(cb_error());
+}
+
+/* Inputs, and what the function finds: whether they require a gradient, and their sizes. */
+static void histories(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(2, 3);
+    outside = ramp(2, 3);
+    cb_function *fast = cb_compile(times_found, VM);
+    cb_call(fast, x);
+    cb_requires_grad_(outside, true);
+    cb_call(fast, x);
+    expect_said(fast, "a tensor requires a gradient and did not, or the other way round (after 0 "
+                      "ops: mul of captured %1, which required no gradient)");
+    cb_call(fast, cb_requires_grad_(ramp(2, 3), true));
+    expect_said(fast,
+                "or the other way round (input 0 is f32[2, 3] that requires a gradient, entry "
+                "1 has f32[2, 3] that requires no gradient)");
+    cb_function_free(fast);
+    fast = cb_compile(times_found, VM);
+    outside = ramp(2, 3);
+    cb_call(fast, x);
+    outside = ramp(1, 3);
+    cb_call(fast, x);
+    expect_said(fast,
+                "a tensor that it finds has other sizes, strides or another dtype than before "
+                "(after 0 ops: mul of f32[1, 3] in place of f32[2, 3] as operand 1)");
+    outside = cb_transpose(ramp(3, 2), 0, 1);
+    cb_call(fast, x);
+    expect_said(fast, ", which lies otherwise now");
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 /* A parameter that was a constant, where the function does not run to find it. */
 static void constants(void **state) {
     (void)state;
@@ -231,7 +306,8 @@ static void constants(void **state) {
     cb_call(fast, ramp(2, 3));
     cb_fill_(cb_module_get(module, "layer.bias"), 1.5);
     expect_equal(cb_call(fast, ramp(2, 3)), cb_forward(module, ramp(2, 3)));
-    expect_said(fast, "(layer.bias is of version 1, entry 0 was compiled for version 0)");
+    expect_said(fast, "a constant of the graph was written to (layer.bias is of version 1, entry 0 "
+                      "was compiled for version 0)");
     cb_function_free(fast);
     cb_module_free(module);
     cb_scope_close();
@@ -293,6 +369,7 @@ int main(void) {
         cmocka_unit_test(arguments), cmocka_unit_test(attributes),
         cmocka_unit_test(inputs),    cmocka_unit_test(number_of_ops),
         cmocka_unit_test(names),     cmocka_unit_test(kinds),
+        cmocka_unit_test(gradients), cmocka_unit_test(histories),
         cmocka_unit_test(constants),
     };
     return run_counted(tests);
