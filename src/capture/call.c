@@ -56,6 +56,7 @@ static void leave_trace(Call *call, bool effects) {
     frames_drop_tracer(&call->tracer);
     call->mode = CALL_IS_EAGER;
     run_trace(call, effects);
+    call_drops_recording(call);
     segment_finish(call, false);
     expose_end(call);
 }

@@ -28,9 +28,14 @@ void call_begins_recording(Call *call) {
     call->number = atomic_fetch_add(&call->function->begun, 1);
 }
 
-void call_drops_number(const Call *call, int number) {
-    int last = number + 1;
-    atomic_compare_exchange_strong(&call->function->begun, &last, number);
+void call_drops_number(const Call *call, int *number) {
+    int last = *number + 1;
+    if (*number >= 0) atomic_compare_exchange_strong(&call->function->begun, &last, *number);
+    *number = -1;
+}
+
+void call_drops_recording(Call *call) {
+    if (call->recording && call->recording->trace) call_drops_number(call, &call->number);
 }
 
 /* The last one is of all for which there is no room. */

@@ -329,7 +329,8 @@ int function_limit(void);
 /* A recording begins; it has become no entry, and another one gets its number, unless one has begun
  * meanwhile. */
 void call_begins_recording(Call *call);
-void call_drops_number(const Call *call, int number);
+void call_drops_number(const Call *call, int *number);
+void call_drops_recording(Call *call); /* the same of its own, if it has one */
 /* retire.c: around whatever looks at entries. */
 void function_enter(Function *function);
 void function_leave(Function *function);

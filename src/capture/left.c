@@ -86,7 +86,7 @@ static void free_left(Call *call, LeftSegment *left) {
         if (!x->storage) leaf_forget(x);
     }
     for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
-    if (left->recording) call_drops_number(call, left->number);
+    if (left->recording) call_drops_number(call, &left->number);
     record_free(left->recording);
     memory_free(left->version);
     memory_free(left->value);

@@ -376,7 +376,7 @@ void call_finish(Call *call) {
         call->value[i] = NULL; /* dead, it is no input that the function frees */
         if (call_owns_input(call, i)) tensor_destroy(x);
     }
-    if (call->recording && call->recording->trace) call_drops_number(call, call->number);
+    call_drops_recording(call);
     record_free(call->recording);
     segment_drop_reserved(call);
     if (call->leaf.count) set_free(&call->leaf);

@@ -154,7 +154,6 @@ static void widen(Call *call, LeftSegment *left) {
             atomic_store(&again->trace->crosses[v], atomic_load(&trace->crosses[v]));
         wider = make(call, again);
     }
-    if (!again || again->trace) call_drops_number(call, call->number);
     record_free(again);
     stand_nowhere(call);
     if (!wider || wider == left->entry) return;
@@ -206,7 +205,7 @@ static void cross_all(const LeftSegment *left, Trace *trace) {
 }
 
 static void follow(const Call *call, LeftSegment *left, LeftSegment *leader) {
-    call_drops_number(call, left->number);
+    call_drops_number(call, &left->number);
     left->like = leader;
     left->trace = leader->trace;
     record_free(left->recording);

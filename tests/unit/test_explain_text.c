@@ -221,7 +221,7 @@ static void graphs_stand_in_order(void **state) {
 }
 
 static int64_t rounds;
-static bool varies;
+static bool varies, fails;
 
 static cb_tensor *halves(cb_tensor *x) {
     cb_tensor *y = cb_exp(x);
@@ -229,14 +229,16 @@ static cb_tensor *halves(cb_tensor *x) {
     for (int i = 0; i < rounds; i++) {
         y = cb_mul(y, varies ? 0.5 + i : 0.5);
         if (i == rounds - 1) return y;
+        if (i == 1 && fails) return cb_add(y, cb_ones(cb_dims(7)));
         y = cb_sin(y);
         cb_item(cb_sum(y));
     }
     return y;
 }
 
-/* Rounds that are like another one, or that another one takes the place of, are no entries. What a
- * reason calls an entry is that one, whenever it joined the others. */
+/* Rounds that are like another one, or that another one takes the place of, are no entries, nor are
+ * those of a call that fails. What a reason calls an entry is that one, whenever it joined the
+ * others. */
 static void reasons_name_their_entry(void **state) {
     (void)state;
     static const char *const words[] = {"(after 1 op, entry 1 has 3)",
@@ -251,6 +253,9 @@ static void reasons_name_their_entry(void **state) {
         varies = way > 2;
         rounds = 7 - way % 3;
         cb_function *fast = cb_compile(halves, VM);
+        fails = true;
+        REFUSED(cb_call(fast, ramp(2, 3)), "add: ");
+        fails = false;
         cb_call(fast, ramp(2, 3));
         if (way % 3 == 2) cb_reset(), cb_call(fast, ramp(2, 3));
         char *text = cb_explain(fast);
