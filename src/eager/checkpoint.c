@@ -21,6 +21,8 @@
 
 /* ---- lifetime ------------------------------------------------------------------------------- */
 
+static bool host_reads(const Tensor *x);
+
 Checkpoint *checkpoint_new(int inputs) {
     size_t bytes = sizeof(Checkpoint) + sizeof(CheckpointInput) * (size_t)inputs;
     Checkpoint *checkpoint = memory_zalloc(bytes);
@@ -29,6 +31,7 @@ Checkpoint *checkpoint_new(int inputs) {
         return NULL;
     }
     atomic_init(&checkpoint->references, 1);
+    checkpoint->head.host_reads = host_reads;
     checkpoint->site = site_current();
     checkpoint->input_count = inputs;
     return checkpoint;
@@ -234,14 +237,20 @@ static bool is_doubtful(Checkpoint *again, const Storage *storage, ReadBy reader
     return true;
 }
 
+/* Where the first run read it so or, where only what it made of it is read so, at all. */
+static Site site_of(const CheckpointRead *read, ReadBy reader) {
+    int by = reader;
+    for (int k = 0; !read->by[by].any && k < READERS; k++) by = k;
+    return read->by[by].site;
+}
+
 static bool reads(const Tensor *x, ReadBy reader, bool *doubts) {
     Checkpoint *again = x->storage ? find_again() : NULL;
     if (again && is_doubtful(again, x->storage, reader)) {
         const CheckpointRead *read = find_read(again, x->storage);
         if (!read) read = &again->read[again->doubted];
         if (doubts) *doubts = true;
-        return doubts ||
-               fail_changed(again, read, read->by[read->by[reader].any ? reader : !reader].site);
+        return doubts || fail_changed(again, read, site_of(read, reader));
     }
     for (Checkpoint *c = checkpoint_current(); x->storage && c && !c->again; c = c->outer)
         if (x->storage->serial < c->born && !add_read(c, x->storage, reader)) return false;
@@ -251,6 +260,8 @@ static bool reads(const Tensor *x, ReadBy reader, bool *doubts) {
 bool checkpoint_reads(const Tensor *x) { return reads(x, READS_FOR_GRADIENTS, NULL); }
 
 bool checkpoint_reads_else(const Tensor *x, bool *doubts) { return reads(x, READS_ELSE, doubts); }
+
+static bool host_reads(const Tensor *x) { return reads(x, READS_BY_HOST, NULL); }
 
 bool checkpoint_doubts(const Storage *made) {
     Checkpoint *again = find_again();

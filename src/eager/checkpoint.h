@@ -6,6 +6,7 @@
 #include "base/set.h"
 #include "eager/tape_node.h"
 #include "tensor/random.h"
+#include "tensor/tracer.h"
 
 /* What the first run recorded, in order: an op, results that were computed together or one of them,
  * or a checkpoint of its own. Its node, or that one, is not held, and NULL once nobody needs it. */
@@ -22,9 +23,9 @@ typedef struct CheckpointInput {
     Saved saved;
 } CheckpointInput;
 
-/* Who reads it: ops that gradients go through, and others, of which nobody may need what they give:
- * a count. */
-typedef enum ReadBy { READS_FOR_GRADIENTS, READS_ELSE, READERS } ReadBy;
+/* Who reads it: ops that gradients go through; others, of which nobody may need what they give: a
+ * count; and the host, which may do anything with it. */
+typedef enum ReadBy { READS_FOR_GRADIENTS, READS_ELSE, READS_BY_HOST, READERS } ReadBy;
 typedef struct CheckpointReads {
     bool any;
     bool changed; /* with several versions, or the run of one around has written to it since */
@@ -41,6 +42,7 @@ typedef struct CheckpointRead {
 
 /* Held by the nodes that were recorded in it, and by the checkpoints within. */
 struct Checkpoint {
+    CheckpointHead head; /* first */
     _Atomic int references;
     Checkpoint *outer; /* held: that it is a record of, or NULL */
     int place;         /* there */

@@ -243,6 +243,12 @@ void tensor_read_range(const Tensor *x, int64_t first, int64_t count, void *out,
 
 /* ---- the public API ------------------------------------------------------------------------ */
 
+/* x has a storage, and the host is to have what lies in it. */
+static bool host_reads(const Tensor *x) {
+    const CheckpointHead *head = (const void *)checkpoint_current();
+    return !head || head->host_reads(x);
+}
+
 static bool request_item(Tensor *x, const char *what) {
     if (!x) return tensor_request(x, what);
     int64_t count = cb_numel(x);
@@ -256,7 +262,7 @@ static bool request_item(Tensor *x, const char *what) {
 
 bool tensor_item(Tensor *x, const char *what, Scalar *value) {
     Scalar local;
-    if (!request_item(x, what)) return false;
+    if (!request_item(x, what) || !host_reads(x)) return false;
     const void *element = tensor_data(x);
     if (!device_is_host(x->device)) {
         if (!devices[x->device]->download(&local, element, cb_dtype_size(x->dtype))) return false;
@@ -300,7 +306,7 @@ static void *pointer_to(cb_tensor *handle, TensorAccess access, const char *what
              what, devices[x->device]->name);
         return NULL;
     }
-    return request(x, access, what) ? tensor_data(x) : NULL;
+    return request(x, access, what) && host_reads(x) ? tensor_data(x) : NULL;
 }
 
 void *cb_data(cb_tensor *x) { return pointer_to(x, ACCESS_POINTER, "data"); }
@@ -328,7 +334,7 @@ cb_status cb_read(cb_tensor *handle, void *out, cb_dtype dtype) {
         return fail(CB_ERR_DTYPE, "read: %d is not a dtype", (int)dtype);
     int64_t count = cb_numel(x);
     if (!out && count) return fail(CB_ERR_ARGUMENT, "read: out is NULL");
-    if (!tensor_materialize(x)) return cb_error_status();
+    if (!tensor_materialize(x) || !host_reads(x)) return cb_error_status();
     const Tensor *local = tensor_local(x);
     if (!local) return cb_error_status();
     tensor_read_range(local, 0, count, out, dtype);

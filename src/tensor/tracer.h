@@ -113,7 +113,12 @@ int no_grad_set(int scopes); /* so many are open; returns how many were */
 uint64_t serial_next(void);  /* unique numbers for traces and storages */
 uint64_t serial_above(void); /* one that is higher than any number that a thread was given so far */
 
-/* The checkpoint whose function the thread runs (eager/checkpoint.h), or NULL. */
+/* The checkpoint whose function the thread runs (eager/checkpoint.h), or NULL. It begins with who
+ * hears that the host takes x's elements, to do with them what no op tells of; false with an
+ * error. */
+typedef struct CheckpointHead {
+    bool (*host_reads)(const Tensor *x);
+} CheckpointHead;
 struct Checkpoint *checkpoint_current(void);
 struct Checkpoint *checkpoint_set(struct Checkpoint *checkpoint); /* returns the one before */
 /* The outermost one whose function is traced: a number of its own, 0: none is. */

@@ -210,6 +210,39 @@ static void values_of_what_changed(void **state) {
     cb_function_free(compiled_read);
 }
 
+/* The host takes the count, which no op tells of, alone and beside what is compiled. */
+static int counts_by_host(cb_tensor *const *x, int count, cb_tensor **y, void *user) {
+    (void)count;
+    cb_tensor *now = cb_add(outside, 1.0), *s = cb_ones(cb_dims(WIDTH));
+    float value[WIDTH];
+    cb_assign(outside, now);
+    if (how == 0) cb_fill_(s, cb_item(cb_select(outside, 0, 0)));
+    if (how == 1 && cb_read(outside, value, CB_F32) == CB_OK) cb_fill_(s, value[0]);
+    if (how == 2 && cb_data_const(outside)) cb_fill_(s, *(const float *)cb_data_const(outside));
+    if (how == 3 && cb_data(outside)) cb_fill_(s, *(const float *)cb_data(outside));
+    if (how == 4) cb_fill_(s, cb_item(cb_select(now, 0, 0)));
+    y[0] = cb_mul(user ? cb_call((cb_function *)user, x[0]) : cb_exp(x[0]), s);
+    return 1;
+}
+
+static void values_by_host(void **state) {
+    (void)state;
+    plainly = false;
+    compiled_read = cb_compile(doubled, "backend=vm");
+    for (int k = 0; k < 10; k++) {
+        how = k / 2;
+        outside = cb_ones(cb_dims(WIDTH));
+        cb_tensor *x = leaf(cb_dims(ROWS, WIDTH));
+        cb_tensor *y = part(counts_by_host, k % 2 ? compiled_read : NULL, x);
+        if (how < 4) assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK); /* as it was */
+        y = part(counts_by_host, k % 2 ? compiled_read : NULL, x);
+        part(counts_by_host, k % 2 ? compiled_read : NULL, x);
+        REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT,
+                "a tensor from outside, which the function of the checkpoint");
+    }
+    cb_function_free(compiled_read);
+}
+
 static void reads_of_what_changed(void **state) {
     (void)state;
     plainly = false;
@@ -289,6 +322,7 @@ int main(void) {
         TEST(another_function),        TEST(refusals),
         TEST(reads_of_what_changed),   TEST(another_compiled_function),
         TEST(elements_of_another_run), TEST(values_of_what_changed),
+        TEST(values_by_host),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
