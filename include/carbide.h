@@ -591,9 +591,11 @@ CB_API cb_status cb_reset(void);
  *   freeze     auto | 1 | 0
  *              auto: parameters and buffers of a module in eval mode count as constants, until
  *              written to, and small tensors of cb_from_data within; 1: all found outside, too
- *   backward   compiled | tape
- *              compiled: cb_backward of a result, outside, runs compiled, too; tape: a function
- *              that gives one with a history runs op by op, for gradients of its gradients
+ *   backward   compiled | orders | tape
+ *              compiled: cb_backward of a result, outside, runs compiled, too; orders: and each
+ *              call keeps what gradients of its gradients take, from the first on, as all do once
+ *              somebody has asked for some; tape: a function that gives one with a history runs
+ *              op by op
  *
  * An unknown name or value is refused by name: NULL with an error. Compiling happens in the first
  * call with inputs of their kind (dtypes, sizes, strides), which runs the function to see its ops;

@@ -3,24 +3,13 @@
  *
  * In: a graph of gradients (graph/partition.c), and by call the tensors that it reads, with the
  * versions that they had. Out: the gradients by the entry's sources, for the tape. */
-#include "capture/joint.h"
+#include "capture/kept.h"
 
 #include "base/memory.h"
 #include "eager/tape_node.h"
 #include "report/report.h"
+#include "tensor/thread.h"
 #include <string.h>
-
-/* Kept of one call. */
-typedef struct Kept {
-    Backward *backward;
-    RandomState random; /* that its first draw took */
-    uint64_t digest;    /* of what it did, in a checkpoint */
-    History **part;     /* by root */
-    Tensor **x;         /* what there was before, as Backward.kept, then what was saved */
-    uint64_t *version;
-    const History **history; /* as Backward.kept: not held, to be found among those of sources */
-    int64_t *argument;       /* of the trace */
-} Kept;
 
 /* ---- what calls share ------------------------------------------------------------------------ */
 
@@ -54,9 +43,11 @@ static int find_kept(const Backward *backward, int value) {
     return NO_VALUE;
 }
 
-static int keep(Backward *backward, int value, bool copied) {
+static int keep(Backward *backward, int value, const bool *written) {
     int at = find_kept(backward, value);
-    if (at == NO_VALUE) push(backward->arena, backward->kept, ((BackwardKept){value, copied}));
+    bool copied = written[backward->trace->value[value].root];
+    if (at == NO_VALUE)
+        push(backward->arena, backward->kept, ((BackwardKept){.value = value, .copied = copied}));
     return at == NO_VALUE ? length(backward->kept) - 1 : at;
 }
 
@@ -65,11 +56,11 @@ static void keep_operands(Backward *backward, const TraceOp *op, const bool *wri
     for (int k = 0; k < op->input_count; k++) {
         int v = op->input[k].value;
         if (!trace_reads(op, k) || value[v].kind == VALUE_IS_RESULT) continue;
-        keep(backward, v, written[value[v].root]);
+        keep(backward, v, written);
     }
     for (int k = 0; op->back && k < op->back->count; k++) {
         int v = op->back->wrt[k];
-        if (v >= 0 && value[v].kind != VALUE_IS_RESULT) keep(backward, v, written[value[v].root]);
+        if (v >= 0 && value[v].kind != VALUE_IS_RESULT) keep(backward, v, written);
     }
 }
 
@@ -93,7 +84,8 @@ static void list_kept(Backward *backward) {
     for (int i = 0; i < reads; i++) {
         const BackwardRead *read = &backward->read[i];
         int v = read->kind == READS_INPUT ? backward->input[read->number] : NO_VALUE;
-        backward->place[i] = v == NO_VALUE ? NO_VALUE : keep(backward, v, false);
+        backward->place[i] = v == NO_VALUE ? NO_VALUE : keep(backward, v, written);
+        if (v != NO_VALUE) backward->kept[backward->place[i]].read = true;
     }
     for (int i = 0; i < reads; i++)
         if (backward->read[i].kind == READS_SAVED)
@@ -154,6 +146,8 @@ Backward *backward_new(const Entry *entry, Joint *joint, CompileOptions how) {
     atomic_init(&backward->executable, NULL);
     backward->graph = joint->backward.graph;
     backward->saved_bytes = joint->backward.saved_bytes;
+    backward->function = entry->function;
+    tomb_hold(&backward->function->tomb);
     backward->site = entry->function->made;
     backward->how = (CompileOptions){.generate = how.generate,
                                      .choose = how.choose,
@@ -169,17 +163,21 @@ void backward_release(Backward *backward) {
     executable_free(atomic_load(&backward->executable));
     if (backward->graph) arena_free(backward->graph->arena);
     trace_release(backward->trace);
+    tomb_drop(&backward->function->tomb);
     arena_free(backward->arena);
 }
 
 void backward_print(const Backward *backward, Buffer *out) {
     const Executable *executable = atomic_load(&backward->executable);
+    int64_t unrolled = atomic_load(&backward->unrolled);
     putf(out, "gradients: %d value%s saved, ", backward->saved, backward->saved == 1 ? "" : "s");
     put_byte_count(out, backward->saved_bytes);
     if (executable)
         putf(out, "; %d steps", length(executable_plan(executable)->step));
-    else
+    else if (!unrolled)
         put(out, "; not asked for yet");
+    if (unrolled)
+        putf(out, "; gone over op by op: %lld time%s", (long long)unrolled, plural(unrolled));
 }
 
 /* ---- compiling ------------------------------------------------------------------------------- */
@@ -250,8 +248,10 @@ static void kept_free(void *state) {
 static Kept *kept_new(Backward *backward, const int64_t *argument) {
     size_t count = (size_t)count_kept(backward);
     size_t arguments = sizeof(int64_t) * (size_t)backward->trace->argument_count;
+    size_t before = (size_t)length(backward->kept);
     size_t bytes = sizeof(Kept) + sizeof(History *) * (size_t)backward->roots +
-                   (sizeof(Tensor *) + sizeof(History *) + sizeof(uint64_t)) * count + arguments;
+                   (sizeof(Tensor *) + sizeof(uint64_t)) * count + sizeof(KeptBefore) * before +
+                   arguments;
     Kept *kept = memory_zalloc(bytes);
     if (!kept) {
         fail_memory(bytes);
@@ -261,27 +261,34 @@ static Kept *kept_new(Backward *backward, const int64_t *argument) {
     kept->version = (uint64_t *)(void *)(kept + 1);
     kept->argument = (int64_t *)(void *)(kept->version + count);
     kept->x = (Tensor **)(void *)(kept->argument + backward->trace->argument_count);
-    kept->history = (const History **)(void *)(kept->x + count);
-    kept->part = (History **)(void *)(kept->history + count);
+    kept->before = (KeptBefore *)(void *)(kept->x + count);
+    kept->part = (History **)(void *)(kept->before + before);
     if (arguments) memcpy(kept->argument, argument, arguments);
     atomic_fetch_add(&backward->references, 1);
     return kept;
 }
 
+/* What the graph reads is held. Of what else the ops would, a call knows where it lies: as long as
+ * nobody has gone over them, a training loop holds no more than its gradients take. */
 static bool keep_inputs(Kept *kept, Tensor *const *value) {
     const Backward *backward = kept->backward;
+    kept->thread = &thread_state;
+    kept->all = atomic_load_explicit(&backward->function->orders, memory_order_relaxed);
     for (int i = 0; i < length(backward->kept); i++) {
-        Tensor *x = value[backward->kept[i].value];
-        kept->x[i] = cb_keep(backward->kept[i].copied ? eager_clone(x) : tensor_alias(x));
+        const BackwardKept *of = &backward->kept[i];
+        Tensor *x = value[of->value];
+        bool doubles = x->trace == TRACE_OF_DOUBLES;
+        kept->before[i] = (KeptBefore){doubles ? x->value : tensor_out(x), x->history};
+        kept->version[i] = storage_version(x->storage);
+        if (!kept->all && !of->read) continue;
+        kept->x[i] = cb_keep(kept->all && of->copied ? kept_copy(x) : tensor_alias(x));
         if (!kept->x[i]) return false;
         kept->version[i] = storage_version(kept->x[i]->storage);
-        kept->history[i] = x->history;
     }
     return true;
 }
 
-static bool go_back(void *state, Tensor *const *given, Tensor **out);
-static bool unroll(void *state, History *const *source, Tensor **out);
+static bool go_back(void *state, const char *what, Tensor *const *given, Tensor **out);
 
 static bool is_behind(const void *state, int k, int before) {
     const Kept *kept = state;
@@ -292,7 +299,8 @@ static bool is_same(const void *state, const void *other) {
     return ((const Kept *)state)->digest == ((const Kept *)other)->digest;
 }
 
-static const TogetherSteps steps = {go_back, unroll, is_behind, is_same, kept_forget, kept_free};
+static const TogetherSteps steps = {go_back, kept_unroll, is_behind,
+                                    is_same, kept_forget, kept_free};
 
 static History *follow(Kept *kept, Tensor *const *value) {
     const Backward *backward = kept->backward;
@@ -365,21 +373,6 @@ void backward_drop(History *history) {
 
 /* ---- going back ------------------------------------------------------------------------------ */
 
-static bool is_as_it_was(const Kept *kept, int place) {
-    const Backward *backward = kept->backward;
-    const Tensor *x = kept->x[place];
-    if (storage_version(x->storage) == kept->version[place]) return true;
-    char line[64], what[160];
-    Meta meta = tensor_meta(x);
-    site_format(backward->site, line, sizeof line);
-    meta_format(&meta, what, sizeof what);
-    fail(CB_ERR_ARGUMENT,
-         "backward: %s that the function compiled at %s read was modified in place since, and its "
-         "gradients need the elements as they were",
-         what, line);
-    return false;
-}
-
 /* Arguments are counted in order of the inputs. */
 static Tensor *number_of(const Kept *kept, int input, Number *number) {
     const Backward *backward = kept->backward;
@@ -389,12 +382,14 @@ static Tensor *number_of(const Kept *kept, int input, Number *number) {
     return number_wrap(number, &given);
 }
 
-static bool list_read(const Kept *kept, Tensor *const *given, Number *number, Tensor **input) {
+static bool list_read(const Kept *kept, const char *what, Tensor *const *given, Number *number,
+                      Tensor **input) {
     const Backward *backward = kept->backward;
     for (int i = 0; i < length(backward->read); i++) {
         const BackwardRead *read = &backward->read[i];
         int place = backward->place[i];
-        if (place != NO_VALUE && !is_as_it_was(kept, place)) return false;
+        if (place != NO_VALUE && !kept_is_as_it_was(kept, place, kept->x[place], what))
+            return false;
         if (place != NO_VALUE)
             input[i] = kept->x[place];
         else if (read->kind == READS_INPUT)
@@ -408,8 +403,8 @@ static bool list_read(const Kept *kept, Tensor *const *given, Number *number, Te
     return true;
 }
 
-static bool run(const Kept *kept, const Executable *executable, Tensor *const *given,
-                Tensor **out) {
+static bool run(const Kept *kept, const Executable *executable, const char *what,
+                Tensor *const *given, Tensor **out) {
     size_t reads = (size_t)length(kept->backward->read);
     size_t bytes = (sizeof(Tensor *) + sizeof(Number)) * (reads + 1);
     Number *number = memory_alloc(bytes);
@@ -419,7 +414,8 @@ static bool run(const Kept *kept, const Executable *executable, Tensor *const *g
     }
     RandomState own = kept->random, *before = random_lend(&own);
     Tensor **input = (Tensor **)(void *)(number + reads + 1);
-    bool done = list_read(kept, given, number, input) && executable_run(executable, input, out);
+    bool done =
+        list_read(kept, what, given, number, input) && executable_run(executable, input, out);
     random_lend(before);
     memory_free(number);
     return done;
@@ -434,87 +430,10 @@ static void leave_out(const Backward *backward, Tensor *const *given, Tensor **o
         if (!(backward->from[i] & came)) out[i] = NULL;
 }
 
-static bool go_back(void *state, Tensor *const *given, Tensor **out) {
+static bool go_back(void *state, const char *what, Tensor *const *given, Tensor **out) {
     const Kept *kept = state;
     const Executable *executable = executable_of(kept->backward);
-    if (!executable || !run(kept, executable, given, out)) return false;
+    if (!executable || !run(kept, executable, what, given, out)) return false;
     leave_out(kept->backward, given, out);
     return true;
-}
-
-/* ---- once more, op by op --------------------------------------------------------------------- */
-
-/* A second run would have its effects again. */
-static bool may_run_again(const Backward *backward) {
-    char line[64];
-    for (int i = 0; i < length(backward->trace->op); i++) {
-        if (!backward->followed[i] || !trace_has_effects(&backward->trace->op[i])) continue;
-        site_format(backward->site, line, sizeof line);
-        fail(CB_ERR_ARGUMENT,
-             "grad_graph: it comes to the function compiled at %s, whose ops have to run once more "
-             "for that, and one of them has effects: compile it with \"backward=tape\"",
-             line);
-        return false;
-    }
-    return true;
-}
-
-/* One tensor may be two values, of which one is the source. NULL: it is none. */
-static History *source_of(const Kept *kept, int i, History *const *source) {
-    for (int k = 0; k < kept->backward->sources; k++)
-        if (source[k] == kept->history[i]) return source[k];
-    return NULL;
-}
-
-/* What the results do not follow by gradients, but other ones that the function has asked for, is a
- * leaf of its own. */
-static bool is_other_leaf(const Backward *backward, int v) {
-    return backward->trace->value[v].tracked || backward->trace->value[v].foreign;
-}
-
-/* The tensors that were there before, with their histories; false with an error. */
-static bool list_before(const Kept *kept, History *const *source, Tensor **real) {
-    const Backward *backward = kept->backward;
-    bool done = true;
-    for (int i = 0; i < length(backward->kept) && done; i++) {
-        int v = backward->kept[i].value;
-        if (!is_as_it_was(kept, i)) return false;
-        Tensor *x = kept->x[i];
-        History *history = source_of(kept, i, source);
-        real[v] = cb_keep(backward->kept[i].copied ? eager_clone(x) : tensor_alias(x));
-        done = real[v];
-        if (done && history)
-            real[v]->history = history_retain(history);
-        else if (done && is_other_leaf(backward, v))
-            done = (cb_requires_grad_)(tensor_out(real[v]), true);
-    }
-    return done;
-}
-
-/* The tape goes over the ops then, instead of the graph. */
-static bool unroll(void *state, History *const *source, Tensor **out) {
-    const Kept *kept = state;
-    const Backward *backward = kept->backward;
-    const Trace *trace = backward->trace;
-    size_t bytes = sizeof(Tensor *) * ((size_t)length(trace->value) + 1);
-    if (!may_run_again(backward)) return false;
-    Tensor **real = memory_zalloc(bytes);
-    if (!real) {
-        fail_memory(bytes);
-        return false;
-    }
-    RandomState own = kept->random, *before = random_lend(&own);
-    Tracer *tracer = tracer_set(NULL);
-    bool done = list_before(kept, source, real) &&
-                trace_run_followed(trace, backward->followed, kept->argument, real);
-    tracer_set(tracer);
-    random_lend(before);
-    for (int k = 0; k < backward->roots && done; k++) {
-        Tensor **root = &real[backward->root[k].value];
-        out[k] = tensor_double(*root);
-        done = out[k];
-    }
-    for (int v = 0; v < length(trace->value); v++) tensor_destroy(real[v]);
-    memory_free(real);
-    return done;
 }

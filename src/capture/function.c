@@ -339,6 +339,7 @@ static cb_function *make(Callee callee, const char *options, bool present) {
     }
     function->callee = callee;
     function->options = parsed;
+    atomic_init(&function->orders, parsed.backward == BACKWARD_ORDERS);
     atomic_init(&function->reset, atomic_load(&resets));
     function->made = site_current();
     if (parsed.mode == MODE_REDUCE_OVERHEAD || parsed.mode == MODE_MAX_AUTOTUNE)

@@ -298,6 +298,8 @@ struct cb_function {
     _Atomic(Entry *) left;           /* entries that have left the list, and are not freed yet */
     _Atomic bool keeps_history;      /* a call of it ended with something to go back from: */
     char kept_history[DETAIL_BYTES]; /* of which the last one said this, under the lock */
+    _Atomic bool orders;             /* its calls keep what gradients of gradients take: somebody
+                                      * has asked for some, or the option backward */
     _Atomic bool breaks_again;       /* a call in a checkpoint had an event in the middle */
     _Atomic bool follows_inputs;     /* an op of one goes on from the history of an input */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */

@@ -9,8 +9,9 @@
  * gradients are a graph of their own, which is compiled when somebody goes back for the first time.
  * The tape knows each call as one step (eager/together.c).
  *
- * What is read of inputs and leaves is read where it lies: a write between the call and cb_backward
- * is an error, as in eager. */
+ * What the gradients read of inputs and leaves is read where it lies: a write between the call and
+ * cb_backward is an error, as in eager. Nothing else of them is held, unless somebody has gone over
+ * the function's ops for gradients of gradients (unroll.c). */
 #include "capture/joint.h"
 
 #include "base/map.h"
@@ -110,7 +111,7 @@ static bool add_gradients(Recording *recording, Joint *joint) {
 
 bool joint_wanted(const Function *function) {
     const FunctionOptions *options = &function->options;
-    return options->backward == BACKWARD_COMPILED && !backend_of(options) &&
+    return options->backward != BACKWARD_TAPE && !backend_of(options) &&
            options->backend != BACKEND_EAGER;
 }
 

@@ -1,5 +1,5 @@
 /* Results that somebody outside may go back from: joint.c, while recording and around a run;
- * backward.c, what leads back. */
+ * backward.c, what leads back; unroll.c, the same op by op. */
 #ifndef CARBIDE_CAPTURE_JOINT_H
 #define CARBIDE_CAPTURE_JOINT_H
 
@@ -24,8 +24,9 @@ typedef struct BackwardRoot { /* a result */
     uint64_t behind; /* as Joint.behind */
 } BackwardRoot;
 
-typedef struct BackwardKept {
+typedef struct BackwardKept { /* read by the graph, or by the ops, to run once more */
     int value;
+    bool read;   /* by the graph */
     bool copied; /* the call writes to it, and gradients go through what it was */
 } BackwardKept;
 
@@ -41,6 +42,8 @@ struct Backward {
     BackwardRead *read;           /* vec, by input of the graph */
     int *place; /* by input of the graph: which of what a call keeps, or NO_VALUE for another one */
     BackwardKept *kept; /* vec: of what is there before a call; behind them, what it saves */
+    Function *function; /* it may be freed: its tomb is held */
+    _Atomic int64_t unrolled; /* calls whose ops were gone over in its place */
     int saved; /* outputs of the entry's graph, behind its results, that are read */
     int64_t saved_bytes;
     int inputs;        /* of the entry's graph */

@@ -165,7 +165,10 @@ bool call_bind(Call *call, int v, Tensor *x) {
     if (!call_reserve(call, v + 1)) return false;
     call->tracer.survivors.of = 0;
     call->value[v] = cb_keep(tensor_double(x));
-    return call->value[v] != NULL;
+    if (!call->value[v]) return false;
+    call->value[v]->trace = TRACE_OF_DOUBLES;
+    call->value[v]->value = tensor_out(x);
+    return true;
 }
 
 void call_unbind_from(Call *call, int first) {

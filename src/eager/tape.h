@@ -25,11 +25,11 @@ Tensor *tape_dropout(Tensor *x, const Attrs *attrs);
  * (together.c). */
 typedef struct TogetherSteps {
     /* given[k]: the gradient of result k, contiguous; NULL: none came. out[i]: by source i, in the
-     * scope; NULL: none. False with an error. */
-    bool (*go_back)(void *state, Tensor *const *given, Tensor **out);
+     * scope; NULL: none. False with an error, of what was called. */
+    bool (*go_back)(void *state, const char *what, Tensor *const *given, Tensor **out);
     /* out[k]: result k once more, in the scope, with the history of the ops that computed it, which
      * begin with those of the sources. False with an error. */
-    bool (*unroll)(void *state, History *const *source, Tensor **out);
+    bool (*unroll)(void *state, const char *what, History *const *source, Tensor **out);
     bool (*is_behind)(const void *state, int k, int before); /* result k, of this other one */
     bool (*is_same)(const void *state, const void *other); /* as far as gradients tell, they are
                                                             * computed alike from the same */

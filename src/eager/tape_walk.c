@@ -33,6 +33,7 @@ typedef struct Unrolled {
 
 typedef struct TapeWalk {
     Arena *arena;
+    const char *what;         /* was called, for messages */
     bool graph;               /* what comes out has a history */
     Map seen;                 /* node -> its number in order */
     TapeVisit *order, *stack; /* vecs; order: operands before results */
@@ -260,7 +261,7 @@ static bool step_part(TapeWalk *walk, const TapeVisit *visit) {
 static bool step_together(TapeWalk *walk, const TapeVisit *visit) {
     TapeNode *node = visit->node;
     Tensor **output = arena_new_array(walk->arena, Tensor *, node->count + 1);
-    if (!node->steps->go_back(node->state, visit->given, output)) return false;
+    if (!node->steps->go_back(node->state, walk->what, visit->given, output)) return false;
     for (int i = 0; i < node->count; i++) {
         TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
         if (!add(walk, producer, output[i])) return false;
@@ -352,7 +353,7 @@ static bool unroll(TapeWalk *walk, const TapeNode *whole) {
     TapeNode **result = arena_new_array(walk->arena, TapeNode *, whole->part + 1);
     for (int i = 0; i < whole->count; i++) source[i] = &whole->producer[i]->history;
     if (whole->checkpoint && !checkpoint_restore(whole, &walk->filled)) return false;
-    if (!whole->steps->unroll(whole->state, source, out)) return false;
+    if (!whole->steps->unroll(whole->state, walk->what, source, out)) return false;
     for (int k = 0; k <= whole->part; k++) result[k] = tape_node(out[k]);
     push(walk->arena, walk->unrolled, ((Unrolled){whole, result}));
     return true;
@@ -424,7 +425,7 @@ static bool go_back(const GoingBack *back, Tensor **out) {
         return false;
     }
     Tensor *g = seed(back);
-    TapeWalk walk = {.arena = arena, .graph = back->graph};
+    TapeWalk walk = {.arena = arena, .what = back->what, .graph = back->graph};
     bool done = g && walk_back(&walk, tape_node(back->y), g, back, out);
     checkpoint_leave(walk.filled);
     arena_free(arena);

@@ -74,7 +74,8 @@ struct cb_tensor {            /* what an op of a replay writes comes first: a li
         Tensor *next;     /* in the scope, or among the free slots */
         uintptr_t seated; /* of a seat: from this handle on its tensors were residents */
     };
-    uint64_t trace;   /* serial of the trace that number, or value, belongs to; 0: none */
+    uint64_t trace;   /* serial of the trace that number, or value, belongs to; 0: none.
+                       * TRACE_OF_DOUBLES: value is the handle of whose elements these are */
     int64_t offset;   /* elements */
     uint32_t owners;  /* slots of modules, the last of which frees it. 0 in a scope */
     bool is_gradient; /* a leaf's, which frees it: in no scope, and no module's */
@@ -86,6 +87,7 @@ struct cb_tensor {            /* what an op of a replay writes comes first: a li
     struct Slab *slab;                              /* of the slot, for good */
 };
 
+#define TRACE_OF_DOUBLES UINT64_MAX
 enum { SLOT_BYTES = 256 };
 #define HANDLE_ADDRESS ((uintptr_t)0x0000FFFFFFFFFF00)
 /* In their highest bits, 0 is for other pointers and integers, 0xFFFF for negative ones. */

@@ -264,7 +264,8 @@ def ours_of(program, way, allowed):
     with cb.scope():
         state = {k: cb.tensor(np.array(x)) for k, x in START.items()}
         for k in LEAVES: cb.requires_grad_(state[k])
-        if way is not None: f = cb.compile(lambda: run(program, side, state, allowed)[0], way)
+        options = ', '.join([way] * bool(way) + ['backward=orders'] * program.twice) if way is not None else None
+        if options is not None: f = cb.compile(lambda: run(program, side, state, allowed)[0], options)
         for _ in range(CALLS):
             with cb.scope():
                 results = f.call([]) if f else run(program, side, state, allowed)[0]

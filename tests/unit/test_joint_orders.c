@@ -3,7 +3,10 @@
 #include "fixture.h"
 #include "joint_programs.h"
 
+#include <pthread.h>
+
 #define VM "backend=vm"
+#define ORDERS VM ", backward=orders"
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, open_scope, close_scope_without_tensors)
 
@@ -38,7 +41,7 @@ static OrdersOutcome go_far(cb_function *fast, cb_function_1 *plain, cb_tensor *
 
 static void orders_as_eager(void **state) {
     (void)state;
-    static const char *const options[] = {VM, VM ", fullgraph=1", VM ", dynamic=1"};
+    static const char *const options[] = {VM, VM ", fullgraph=1", ORDERS ", dynamic=1"};
     begin();
     for (int k = 0; k < PROGRAMS; k++)
         for (int o = 0; o < 3; o++) {
@@ -121,7 +124,7 @@ static void train_critic(cb_function *fast, cb_tensor *const *batch, cb_tensor *
 
 static void gradient_penalty(void **state) {
     (void)state;
-    cb_function *fast = cb_compile(critic, VM);
+    cb_function *fast = cb_compile(critic, ORDERS);
     cb_tensor *batch[] = {cb_randn(cb_dims(5, 4)), cb_randn(cb_dims(5, 4))}, *of[2][5];
     train_critic(NULL, batch, of[0]);
     train_critic(fast, batch, of[1]);
@@ -151,7 +154,7 @@ static void written_inside(void **state) {
     (void)state;
     begin();
     moving = cb_ones(CB_NO_DIMS);
-    cb_function *fast = cb_compile(written_between, VM);
+    cb_function *fast = cb_compile(written_between, ORDERS);
     for (int call = 0; call < 2; call++) {
         cb_tensor *x = cb_randn(cb_dims(4, 4));
         cb_tensor *of[] = {cb_call(fast, x), cb_call(fast, x)}; /* the second one moves it, too */
@@ -164,6 +167,134 @@ static void written_inside(void **state) {
         cb_fill_(moving, 3 + 2 * call);
     }
     assert_int_equal(cb_stats(fast).eager_calls, 0);
+    cb_function_free(fast);
+}
+
+/* As they lay: r is a copy of what is transposed or expanded, as often as the ops run. */
+static bool writes;
+
+static cb_tensor *copied_by_reshape(cb_tensor *x) {
+    cb_no_grad_open();
+    cb_tensor *r = cb_reshape(x, 16);
+    cb_add_(r, 5.0);
+    cb_no_grad_close();
+    cb_tensor *y = cb_mul(cb_mul(cb_exp(w), x), cb_reshape(r, cb_dims(4, 4)));
+    cb_no_grad_open();
+    if (writes) cb_add_(cb_select(x, 1, 0), 1.0);
+    cb_no_grad_close();
+    return y;
+}
+
+static cb_tensor *lies(int how) {
+    if (how == 0) return cb_randn(cb_dims(4, 4));
+    if (how == 1) return cb_transpose(cb_randn(cb_dims(4, 4)), 0, 1);
+    if (how == 2) return cb_slice(cb_randn(cb_dims(4, 9)), 1, 1, 9, 2);
+    return cb_transpose(cb_expand(cb_randn(cb_dims(4, 1)), cb_dims(4, 4)), 0, 1);
+}
+
+static void written_as_it_lies(void **state) {
+    (void)state;
+    begin();
+    for (int how = 0; how < 4; how++) {
+        cb_function *fast = cb_compile(copied_by_reshape, ORDERS);
+        for (int call = 0; call < 2; call++) {
+            writes = how < 3; /* no element may be written to twice */
+            cb_tensor *x = lies(how), *own = cb_clone(x), *y = cb_call(fast, x);
+            cb_tensor *got = gradient(square_sum(gradient(square_sum(y), w)), w);
+            if (how) own = cb_transpose(cb_clone(cb_transpose(own, 0, 1)), 0, 1);
+            writes = false;
+            y = copied_by_reshape(own);
+            cb_tensor *wanted = gradient(square_sum(gradient(square_sum(y), w)), w);
+            expect_tensor(got, wanted, 1e-3, 1e-4);
+        }
+        assert_int_equal(cb_stats(fast).eager_calls, 0);
+        cb_function_free(fast);
+    }
+}
+
+/* ---- what a call holds ----------------------------------------------------------------------- */
+
+static cb_tensor *shifts(cb_tensor *x) { return cb_add(cb_mul(x, 2.0), cb_select(w, 0, 0)); }
+
+/* What gradients read, and no more, until somebody wants gradients of gradients. */
+static void holds_what_is_read(void **state) {
+    (void)state;
+    begin();
+    cb_function *fast[] = {cb_compile(shifts, VM), cb_compile(shifts, ORDERS)};
+    cb_tensor *g, *y;
+    for (int k = 0; k < 2; k++)
+        for (int asked = k; asked < 2; asked++) {
+            int64_t bytes[2], layers = 8;
+            for (int i = 0; i < 2; i++) { /* the first call makes kernels */
+                y = cb_randn(cb_dims(64, 4));
+                bytes[0] = cb_memory().live_bytes;
+                for (int layer = 0; layer < layers; layer++) {
+                    cb_tensor *x = y;
+                    y = cb_call(fast[k], x);
+                    cb_free(x);
+                }
+                bytes[1] = cb_memory().live_bytes;
+                if (i == 0) assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+            }
+            assert_int_equal(bytes[1] - bytes[0], asked ? layers * 1024 : 0);
+            if (asked) {
+                assert_int_equal(cb_grad_graph(cb_sum(y), NULL, &w, 1, &g), CB_OK);
+                char *text = cb_explain(fast[k]);
+                assert_non_null(strstr(text, "gone over op by op: 7 times"));
+                cb_free_text(text);
+            } else
+                REFUSES(cb_grad_graph(cb_sum(y), NULL, &w, 1, &g), CB_ERR_ARGUMENT,
+                        "f32[64, 4] that they read is not there any more: from its next call on");
+        }
+    for (int k = 0; k < 2; k++) cb_function_free(fast[k]);
+}
+
+static cb_tensor *moves(cb_tensor *x) { return cb_add(cb_mul(x, moving), cb_select(w, 0, 0)); }
+
+/* From where it lies, as long as it does. */
+static void *asks_elsewhere(void *y) {
+    cb_tensor *g;
+    cb_scope_open();
+    REFUSES(cb_grad_graph(y, NULL, &w, 1, &g), CB_ERR_ARGUMENT, "is not there any more");
+    cb_scope_close();
+    return NULL;
+}
+
+static void found_where_it_lies(void **state) {
+    (void)state;
+    begin();
+    pthread_t thread;
+    cb_function *fast = cb_compile(shifts, VM);
+    cb_tensor *x = cb_randn(cb_dims(4, 4)), *g, *y = cb_sum(cb_call(fast, x));
+    assert_int_equal(pthread_create(&thread, NULL, asks_elsewhere, y), 0);
+    pthread_join(thread, NULL);
+    cb_function_free(fast);
+    fast = cb_compile(shifts, VM);
+    y = cb_sum(cb_call(fast, x));
+    assert_int_equal(cb_grad_graph(y, NULL, &w, 1, &g), CB_OK);
+    cb_function_free(fast);
+    moving = cb_ones(CB_NO_DIMS);
+    fast = cb_compile(moves, VM);
+    for (int call = 0; call < 2; call++) y = cb_sum(cb_call(fast, x));
+    cb_free(moving);
+    REFUSES(cb_grad_graph(y, NULL, &w, 1, &g), CB_ERR_ARGUMENT, "f32[] that they read is not");
+    cb_function_free(fast);
+}
+
+static void written_by_the_call(void **state) {
+    (void)state;
+    begin();
+    moving = cb_ones(CB_NO_DIMS);
+    cb_function *fast = cb_compile(written_between, VM);
+    cb_tensor *g, *x = cb_randn(cb_dims(4, 4));
+    for (int call = 0; call < 2; call++) {
+        cb_tensor *y = cb_sum(cb_call(fast, x));
+        assert_int_equal(cb_grad(y, NULL, &w, 1, &g), CB_OK);
+        if (call == 1) assert_int_equal(cb_grad_graph(y, NULL, &w, 1, &g), CB_OK);
+        if (call == 0)
+            REFUSES(cb_grad_graph(y, NULL, &w, 1, &g), CB_ERR_ARGUMENT,
+                    "f32[] that they read was written to by the call: from its next call on");
+    }
     cb_function_free(fast);
 }
 
@@ -216,7 +347,9 @@ static void written_since(void **state) {
     cb_tensor *g, *x = cb_randn(cb_dims(4, 4)), *y = cb_call(fast, x);
     assert_int_equal(cb_grad_graph(cb_sum(y), NULL, &v, 1, &g), CB_OK);
     cb_add_(x, 1);
-    REFUSES(cb_grad_graph(cb_sum(y), NULL, &w, 1, &g), CB_ERR_ARGUMENT, "modified in place since");
+    REFUSES(cb_grad_graph(cb_sum(y), NULL, &w, 1, &g), CB_ERR_ARGUMENT,
+            "grad: f32[4, 4] that the function compiled at");
+    REFUSES(cb_jvp(y, &w, &v, 1, &g), CB_ERR_ARGUMENT, "jvp: f32[4, 4] that the function");
     cb_function_free(fast);
 }
 
@@ -254,6 +387,7 @@ static void effects_come_once(void **state) {
     assert_int_equal(cb_grad(cb_sum(y), NULL, &w, 1, &g), CB_OK);
     assert_int_equal(kernels, 1);
     REFUSES(cb_grad_graph(cb_sum(y), NULL, &w, 1, &g), CB_ERR_ARGUMENT, "has effects");
+    REFUSES(cb_jvp(y, &w, &v, 1, &g), CB_ERR_ARGUMENT, "jvp: it comes to the function compiled");
     assert_int_equal(kernels, 1);
     cb_function_free(fast);
 }
@@ -294,10 +428,11 @@ static void hooked_results(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(orders_as_eager), TEST(products_with_vectors), TEST(gradient_penalty),
-        TEST(written_since),   TEST(effects_come_once),     TEST(what_leads_nowhere),
-        TEST(hooked_results),  TEST(written_inside),        TEST(gradients_inside),
-        TEST(of_two_names),
+        TEST(orders_as_eager),     TEST(products_with_vectors), TEST(gradient_penalty),
+        TEST(written_since),       TEST(effects_come_once),     TEST(what_leads_nowhere),
+        TEST(hooked_results),      TEST(written_inside),        TEST(gradients_inside),
+        TEST(of_two_names),        TEST(written_as_it_lies),    TEST(holds_what_is_read),
+        TEST(found_where_it_lies), TEST(written_by_the_call),
     };
     return cmocka_run_group_tests_name("joint_orders", tests, NULL, NULL);
 }
