@@ -238,7 +238,7 @@ static void values_by_host(void **state) {
         y = part(counts_by_host, k % 2 ? compiled_read : NULL, x);
         part(counts_by_host, k % 2 ? compiled_read : NULL, x);
         REFUSES(cb_backward(cb_sum(y), NULL), CB_ERR_ARGUMENT,
-                "a tensor from outside, which the function of the checkpoint");
+                "reads at test_checkpoint_refusals.c:");
     }
     cb_function_free(compiled_read);
 }
