@@ -130,13 +130,65 @@ static bool elements_pass(const Merge *m, const Group *a, const Group *b) {
 }
 
 /* Of sum(x, 1) + sum(transpose(x, 0, 1), 1) each alone reads x as it lies. */
-static bool holds_same_lanes(Merge *m) {
+static bool folds_agree(const Merge *m) {
     const Group *a = m->a, *b = m->b;
     const DeviceMachine *machine = m->schedule->machine;
-    bool fold = domain_has_inner(&a->domain) && domain_has_inner(&b->domain);
-    if (!fold || m->sinks || has_step(m) || !a->trial || !b->trial) return true;
-    if (domain_total(&m->domain) <= machine->small || elements_pass(m, a, b)) return true;
-    return elements_pass(m, b, a) || form_of(a->trial, machine) == form_of(b->trial, machine);
+    if (elements_pass(m, a, b) || elements_pass(m, b, a)) return true;
+    return form_of(a->trial, machine) == form_of(b->trial, machine);
+}
+
+/* Lines of memory that a row lies across, of which the next row reads more while they are near. */
+enum { NEAR_LINES = 48 };
+
+static bool lies_along(Kernel *kernel, const Expr *load, int axis) {
+    int64_t stride;
+    Expr *rest, *index = load->input[0];
+    return axis >= 0 && expr_uses_axis(index, axis) &&
+           index_linear(kernel, index, axis, &stride, &rest) && (stride == 1 || stride == -1);
+}
+
+/* How many elements the group reads that lie along the axis, of what other does not compute. */
+static int64_t elements_along(const Merge *m, Group *group, const Group *other, int axis) {
+    Kernel *kernel = group->trial;
+    int64_t elements = 0;
+    for (int b = 0; b < length(kernel->buffer); b++) {
+        const KernelBuffer *buffer = &kernel->buffer[b];
+        bool along = false;
+        for (int i = 0; i < length(kernel->expr) && !along; i++) {
+            const Expr *e = kernel->expr[i];
+            along = e->op == EX_load && e->imm.i == b && lies_along(kernel, e, axis);
+        }
+        bool outside = buffer->value < 0 || group_find(m->schedule->group[buffer->value]) != other;
+        elements += along && outside ? buffer->numel : 0;
+    }
+    return elements;
+}
+
+/* Where one folds long rows and the other is pointwise, both read along them, or both across: where
+ * half of the elements lie along rows and half across, lanes are gathered either way. A kernel that
+ * folds nothing goes by blocks instead, in which both sides are near. */
+static bool reads_agree(Merge *m) {
+    Group *folds = domain_has_inner(&m->a->domain) ? m->a : m->b;
+    Group *loop = folds == m->a ? m->b : m->a, joint = *loop;
+    int64_t points = domain_total(&m->domain);
+    if (points <= NEAR_LINES * domain_outer(&m->domain)) return true;
+    if (!group_lower(m->schedule, &joint, &m->domain)) return true;
+    int last = length(joint.trial->axis) - 1, outer = joint.trial->outer_count - 1;
+    int fold_last = length(folds->trial->axis) - 1, fold_outer = folds->trial->outer_count - 1;
+    int64_t along =
+        elements_along(m, &joint, folds, last) + elements_along(m, folds, loop, fold_last);
+    int64_t across =
+        elements_along(m, &joint, folds, outer) + elements_along(m, folds, loop, fold_outer);
+    return 2 * along < points || 2 * across < points;
+}
+
+static bool holds_same_lanes(Merge *m) {
+    const Group *a = m->a, *b = m->b;
+    bool folds = domain_has_inner(&a->domain), other_folds = domain_has_inner(&b->domain);
+    if (m->sinks || has_step(m) || !a->trial || !b->trial) return true;
+    if ((!folds && !other_folds) || domain_total(&m->domain) <= m->schedule->machine->small)
+        return true;
+    return folds && other_folds ? folds_agree(m) : reads_agree(m);
 }
 
 static bool has_fold(const Group *group) {

@@ -12,9 +12,9 @@ kernel k0_amax_sub_exp_nonpositive_sum(outer a0:8, outer a1:512, inner a2:128) t
   b1: out f32[524288]
   t16 = f32 load b0[(((a0*65536) + (a2*512)) + a1)]
   t17 = f32 reduce amax t16
-  t18 = f32 sub t16, t17
-  t19 = f32 exp_nonpositive t18
-  t20 = f32 reduce sum t19
-  t21 = f32 div t19, t20
-  store b1[(((a0*65536) + (a2*512)) + a1)] = t21
+  t19 = f32 sub t16, t17
+  t20 = f32 exp_nonpositive t19
+  t21 = f32 reduce sum t20
+  t22 = f32 div t20, t21
+  store b1[(((a0*65536) + (a2*512)) + a1)] = t22
 }

@@ -146,6 +146,28 @@ static void reductions_share_a_kernel_by_their_split(void **state) {
         {"graph(x: f32[96, 96]) { a = softmax(permute(x, [1, 0]), dim=1)\n"
          " b = amax(add(a, x), dim=[1])\n return a, b }",
          1, ""},
+        /* A long row is folded along memory, and what lies across it is turned before; not where
+         * all lies across it, the row is short, or there is one element for all of it. */
+        {"graph(x: f32[96, 96], y: f32[96, 96]) { p = add(sigmoid(x), sigmoid(permute(y, [1, "
+         "0])))\n"
+         " return p, amax(p, dim=[1]) }",
+         2, "other_lanes "},
+        {"graph(x: f32[96, 96], y: f32[96, 96]) { p = sigmoid(permute(y, [1, 0]))\n"
+         " return p, amax(mul(p, x), dim=[1]) }",
+         2, "other_lanes "},
+        {"graph(x: f32[96, 96], y: f32[96, 96]) { p = sigmoid(permute(y, [1, 0]))\n"
+         " return p, amax(mul(p, x), dim=[0]) }",
+         2, "other_lanes "},
+        {"graph(x: f32[96, 48], y: f32[48, 96]) { p = add(sigmoid(x), sigmoid(permute(y, [1, "
+         "0])))\n"
+         " return p, amax(p, dim=[1]) }",
+         1, ""},
+        {"graph(y: f32[96, 96]) { p = sigmoid(permute(y, [1, 0]))\n"
+         " return p, amax(p, dim=[1]) }",
+         1, ""},
+        {"graph(x: f32[96, 96], y: f32[96, 1]) { p = mul(sigmoid(x), y)\n"
+         " return p, amax(p, dim=[1]) }",
+         1, ""},
         /* [2, 2, 3] and [3, 4] have no common refinement: the axes of the first stay. */
         {"graph(x: f32[2, 2, 3, 512]) { r = reshape(x, sizes=[3, 4, 512])\n a = mul(x, 2.0)\n"
          " b = add(r, 1.0)\n return a, b }",
