@@ -252,7 +252,30 @@ static void every_row(void **state) {
     assert_int_equal(complaints, 0);
 }
 
+/* The gradient of a 3x3 weight that Winograd's method sums over pictures turns its result
+ * around. */
+static int turned_around(int device) {
+    Arena *own = arena_new();
+    Graph *graph = graph_parse(own, "graph(x: f32[16, 64, 16, 16], w: f32[64, 64, 3, 3]) {\n"
+                                    " return convolution(x, w, stride=[1, 1], padding=[1, 1]) }");
+    graph->device = device;
+    Meta meta = node_meta(graph->output[0]);
+    Node *given = graph_input(graph, &meta), *to = NULL;
+    assert_true(graph_grad(graph, graph->output, &given, 1, &graph->input[1], 1, &to));
+    int count = 0;
+    for (int i = 0; i < length(graph->node); i++) count += graph->node[i]->op == OP_flip;
+    arena_free(own);
+    return count;
+}
+
+static void methods_of_the_host_are_for_the_host(void **state) {
+    (void)state;
+    assert_int_equal(turned_around(DEVICE_cpu), 1);
+    assert_int_equal(turned_around(DEVICE_guarded), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(every_op), TEST(every_row)};
+    const struct CMUnitTest tests[] = {TEST(every_op), TEST(every_row),
+                                       TEST(methods_of_the_host_are_for_the_host)};
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@
 #include "graph/grad/grad.h"
 
 #include "base/round.h"
+#include "device/device.h"
 
 #include <string.h>
 
@@ -183,12 +184,14 @@ static Node *to_weight_by_sums(const GradConvolution *c) {
 
 /* ---- to the weight, by squares --------------------------------------------------------------- */
 
-/* What cpu/conv_winograd_sums.c is for: a convolution whose pictures are channels. That g slides
- * over x, and not x over g, leaves the result in the order of the weight but for its channels. */
+/* What cpu/conv_winograd_sums.c is for, and no method of another device: a convolution whose
+ * pictures are channels. That g slides over x, and not x over g, leaves the result in the order of
+ * the weight but for its channels. */
 enum { SUMS_KERNEL = 3, SUMS_LANES = 16 };
 
 static bool suits_squares(const GradConvolution *c) {
     bool fits = c->n == 2 && c->groups == 1 && c->x->dtype == CB_F32 && !c->graph->single;
+    fits &= device_is_host(c->graph->device);
     for (int i = 0; i < c->n && fits; i++)
         fits = c->weight->size[2 + i] == SUMS_KERNEL && c->stride.at[i] == 1 &&
                c->dilation.at[i] == 1 && c->padding.at[i] < SUMS_KERNEL && c->g->size[2 + i] > 2;
