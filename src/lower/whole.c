@@ -28,10 +28,17 @@ static bool leaves_gaps(Kernel *kernel, int row) {
     return false;
 }
 
+/* What is no whole vector of f32 gcc takes lane by lane where these become bf16. */
+static int64_t least_vector(const Kernel *kernel) {
+    for (int b = 0; b < length(kernel->buffer); b++)
+        if (kernel->buffer[b].dtype == CB_BF16) return WHOLE_VECTOR;
+    return WHOLE_VECTOR / 2;
+}
+
 int64_t kernel_whole_row(Kernel *kernel, int row) {
     int64_t size = kernel->axis[row].size, points = WHOLE_VECTOR / 4;
     while (points < size && points < WHOLE_VECTOR) points *= 2;
-    if (size > WHOLE_VECTOR) points = round_up(size, WHOLE_VECTOR / 2);
+    if (size > WHOLE_VECTOR) points = round_up(size, least_vector(kernel));
     return points + leaves_gaps(kernel, row);
 }
 

@@ -38,6 +38,7 @@ static const char *const whole[] = {
     POOL("i16", "-32768", "amax"),
     PARTS("threes", "f32", "f32", "50", "3", "6", "300", "150"),
     PARTS("halves", "f16", "f32", "40", "10", "20", "800", "400"),
+    PARTS("brains", "bf16", "f32", "40", "17", "34", "1360", "680"),
     PARTS("bytes", "u8", "u8", "40", "17", "30", "1200", "680"),
     PARTS("doubles", "f64", "f64", "30", "20", "41", "1230", "600"),
     PARTS("close", "i64", "i64", "40", "5", "6", "240", "200"),
@@ -76,6 +77,8 @@ static void test_which(void **state) {
     assert_int_equal(arena_guard(arena), 0);
     for (int i = 0; i < WHOLE; i++)
         if (!strstr(source(arena, whole[i]), "enum { n = ")) FAIL("%s", whole[i]);
+    const char *brains = PARTS("brains", "bf16", "f32", "40", "17", "34", "1360", "680");
+    assert_non_null(strstr(source(arena, brains), "enum { n = 32 }"));
     for (int i = 0; i < NOT_WHOLE; i++)
         if (strstr(source(arena, not_whole[i]), "enum { n = ")) FAIL("%s", not_whole[i]);
     check_all(not_whole, NOT_WHOLE);
