@@ -231,6 +231,28 @@ static cb_tensor *learns(cb_tensor *x) {
     return way ? loss : cb_mul(loss, 2.0);
 }
 
+static cb_tensor *counts(cb_tensor *x) {
+    cb_tensor *loss = cb_sum(cb_mul(x, leaf[0]));
+    cb_zero_grad(leaf[0]);
+    cb_backward(loss, NULL);
+    cb_assign(outside, cb_add(outside, 1.0));
+    return way ? cb_sin(loss) : cb_exp(loss);
+}
+
+/* A sum of the function's own, behind cb_backward, is none of gradients. */
+static void sums(void **state) {
+    (void)state;
+    cb_scope_open();
+    leaf[0] = cb_requires_grad_(ramp(2, 3), true);
+    outside = cb_zeros(cb_dims(1));
+    cb_function *fast = cb_compile(counts, VM);
+    for (way = 0; way < 2; way++) cb_call(fast, ramp(2, 3));
+    expect_said(fast, "sin in place of exp");
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 static cb_tensor *times_found(cb_tensor *x) { return cb_detach(cb_mul(x, outside)); }
 
 /* A leaf with a gradient, and one without any more, with an op behind it and with none. */
@@ -369,8 +391,8 @@ int main(void) {
         cmocka_unit_test(arguments), cmocka_unit_test(attributes),
         cmocka_unit_test(inputs),    cmocka_unit_test(number_of_ops),
         cmocka_unit_test(names),     cmocka_unit_test(kinds),
-        cmocka_unit_test(gradients), cmocka_unit_test(histories),
-        cmocka_unit_test(constants),
+        cmocka_unit_test(gradients), cmocka_unit_test(sums),
+        cmocka_unit_test(histories), cmocka_unit_test(constants),
     };
     return run_counted(tests);
 }
