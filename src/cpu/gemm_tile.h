@@ -252,11 +252,11 @@ static void NAME(planes)(int64_t taps, const int64_t *offset, const void *weight
     static void NAME(name##_##count)(int64_t k, const ELEMENT *a, int64_t a_m, int64_t a_k,        \
                                      const ELEMENT *b, int64_t b_k, ELEMENT *out,                  \
                                      int64_t stride) {                                             \
-        typedef type ThinRow;                                                                          \
-        typedef loose LooseThinRow;                                                                    \
+        typedef type ThinRow;                                                                      \
+        typedef loose LooseThinRow;                                                                \
         EACH_##count(THIN_OPEN);                                                                   \
         for (; k > 0; k--, a += a_k, b += b_k) {                                                   \
-            ThinRow w = *(const LooseThinRow *)b;                                                          \
+            ThinRow w = *(const LooseThinRow *)b;                                                  \
             EACH_##count(THIN_STEP);                                                               \
         }                                                                                          \
         EACH_##count(THIN_CLOSE);                                                                  \
