@@ -5,6 +5,8 @@
  *     sweep 0: amax    sweep 1: e (kept for sweep 2), sum    sweep 2: the division and the store */
 #include "lower/loop.h"
 
+enum { MADE_LATER = 64 }; /* and as many as there are: more than indices ask for */
+
 typedef struct Analysis {
     const Kernel *kernel;
     Arena *arena;
@@ -129,7 +131,8 @@ static void keep_rows(Analysis *a) {
 KernelInfo kernel_analyze(const Kernel *kernel, Arena *arena) {
     int count = length(kernel->expr);
     KernelInfo info = {.pass_count = 1};
-    info.expr = arena_new_array(arena, ExprInfo, count + 1);
+    /* Whoever asks how indices lie makes a few more expressions, which nobody reads. */
+    info.expr = arena_new_array(arena, ExprInfo, 2 * count + MADE_LATER);
     info.store_pass = arena_new_array(arena, int, length(kernel->store) + 1);
     Analysis a = {.kernel = kernel, .arena = arena, .info = &info};
     a.cost = arena_new_array(arena, int, count + 1);
