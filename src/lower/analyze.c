@@ -5,7 +5,7 @@
  *     sweep 0: amax    sweep 1: e (kept for sweep 2), sum    sweep 2: the division and the store */
 #include "lower/loop.h"
 
-enum { MADE_LATER = 64 }; /* and as many as there are: more than indices ask for */
+enum { MADE_LATER = 64 }; /* room for expressions, besides as many as there are */
 
 typedef struct Analysis {
     const Kernel *kernel;
