@@ -24,6 +24,7 @@ enum {
     PAGE = 4096,
     B_STRIDE = SPAN * 4,
     K_BYTES = 512,                /* a panel of columns and the rows of a tile: both stay in L1 */
+    SUM_BYTES = 768 * 1024,       /* processors that have tiles have 2 MB of L2 for each core */
     STEP_BYTES = SPAN * ROW_BYTES /* of a panel of either kind */
 };
 
@@ -195,6 +196,8 @@ static void pack_rows(void *panel, const void *matrix, int64_t lane_stride, int6
     for (int64_t i = 0; i < k; i += K_STEP) {
         int64_t count = k - i < K_STEP ? k - i : K_STEP;
         if (lane_stride == 1 && lanes == SPAN && count == K_STEP) {
+            for (int64_t r = 0; r < K_STEP; r++)
+                __builtin_prefetch(in + (i + K_STEP + r) * k_stride);
             turn(out, in + i * k_stride, k_stride);
             turn(out + HALF * K_STEP, in + i * k_stride + HALF, k_stride);
             out += SPAN * K_STEP;
@@ -216,6 +219,7 @@ const GemmType gemm_bf16_amx = {
     .together = 2,
     .k_unit = K_STEP,
     .k_bytes = K_BYTES,
+    .sum_bytes = SUM_BYTES,
     .begin = begin,
     .end = end,
     .tile = tile,

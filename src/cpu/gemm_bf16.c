@@ -287,6 +287,7 @@ const GemmType gemm_bf16_dot = {
     .together = 2,
     .k_unit = 2,
     .k_bytes = GEMM_K_BYTES,
+    .sum_bytes = GEMM_SUM_BYTES,
     .tile = tile,
     .tile_ahead = tile_ahead,
     .end = end,

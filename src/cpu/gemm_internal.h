@@ -48,6 +48,19 @@ void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64
  * columns). */
 void gemm_epilogue(const Gemm *gemm, int64_t row, int64_t rows, int64_t column, int64_t columns);
 
+typedef struct GemmLanes { /* rows of A or columns of B as they lie */
+    bool of_a;
+    const char *in;
+    int64_t lane_stride, k_stride;
+    int64_t lanes, each; /* each: of one panel */
+    int64_t k;
+} GemmLanes;
+int gemm_width(const Gemm *gemm, bool of_a); /* of a panel, in lanes */
+/* Packs them in panels of panel_bytes each, side by side; converted: room for one as it lies, of
+ * the type it is multiplied in. */
+void gemm_pack_lanes(const Gemm *gemm, char *out, int64_t panel_bytes, const GemmLanes *lanes,
+                     char *converted);
+
 /* Packed panels of both operands, and those of a b that never changes. false: no memory. */
 bool gemm_panels(const Gemm *gemm);
 bool gemm_pack_panels(const Gemm *gemm, Storage **packed);

@@ -80,12 +80,13 @@ enum {
 #define TYPE(suffix)                                                                               \
     {                                                                                              \
         .rows = TILE_ROWS, .columns = COLUMNS_##suffix, .together = 1, .k_unit = 1,                \
-        .k_bytes = GEMM_K_BYTES, .tile = tile_##suffix, .tile_ahead = tile_ahead_##suffix,         \
-        .wide_tile = wide_tile_##suffix, .rows_tile = rows_tile_##suffix,                          \
-        .rows_tile_ahead = rows_tile_ahead_##suffix, .rows_half_tile = rows_half_tile_##suffix,    \
-        .depthwise = depthwise_##suffix, .small = small_##suffix, .planes = planes_##suffix,       \
-        .pack = pack_##suffix, .pack_rows = pack_##suffix, .dot = dot_##suffix,                    \
-        .sweep = sweep_##suffix, .thin_rows = THIN_ROWS, .thin = thin_##suffix                     \
+        .k_bytes = GEMM_K_BYTES, .sum_bytes = GEMM_SUM_BYTES, .tile = tile_##suffix,               \
+        .tile_ahead = tile_ahead_##suffix, .wide_tile = wide_tile_##suffix,                        \
+        .rows_tile = rows_tile_##suffix, .rows_tile_ahead = rows_tile_ahead_##suffix,              \
+        .rows_half_tile = rows_half_tile_##suffix, .depthwise = depthwise_##suffix,                \
+        .small = small_##suffix, .planes = planes_##suffix, .pack = pack_##suffix,                 \
+        .pack_rows = pack_##suffix, .dot = dot_##suffix, .sweep = sweep_##suffix,                  \
+        .thin_rows = THIN_ROWS, .thin = thin_##suffix                                              \
     }
 
 const GemmKernels LEVEL_TABLE(gemm_kernels_) = {

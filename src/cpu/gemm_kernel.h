@@ -9,7 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { GEMM_K_BYTES = 2048 }; /* the most that k_bytes is */
+enum {
+    GEMM_K_BYTES = 2048, /* the most that k_bytes is */
+    GEMM_SUM_BYTES = 256 * 1024
+};
 
 typedef struct GemmAhead { /* part `part` of `parts` of the bytes at panel */
     const char *panel;
@@ -29,7 +32,8 @@ typedef void GemmPack(void *panel, const void *in, int64_t lane_stride, int64_t 
 typedef struct GemmType {
     int rows, columns; /* register tile */
     int together, k_unit;
-    int k_bytes; /* of one lane in a block of k, whose panel of columns serves many rows */
+    int k_bytes;   /* of one lane in a block of k, whose panel of columns serves many rows */
+    int sum_bytes; /* of a task's sums that wait in a scratch: a part of L2 */
     void (*begin)(void), (*end)(void); /* around the tiles of a thread; or NULL */
     /* c[r * stride + j] (+)= sum over k of a(k, r) * b(k, j); r < rows, j < columns, at most one
      * tile. */

@@ -22,12 +22,16 @@ enum {
     BLOCK_BYTES = 160 * 1024,        /* packed rows of A in one task: a part of L2 */
     SINGLE_BYTES = 512 * 1024,       /* an A this small is one block: then B is packed on the fly */
     SHARED_BYTES = 32 << 20,         /* packed A or B that tasks share */
+    OWN_BYTES = 4 << 20,             /* a packed A larger than this is not shared by threads
+                                      * alone */
+    GROUP_BYTES = 96 * 1024,         /* panels of B that are packed at once: a part of L2 */
+    TOGETHER = 8,                    /* panels that are packed at once for all tasks */
+    ONCE_ROWS = 256,                 /* of a task whose sums are done after one k block */
     FINISH_BYTES = 128 * 1024,       /* a piece of the result that the epilogue still finds in L2 */
     FINISH_ROW = 512,                /* elements of its rows at the least, where there are more:
                                       * each is a call of the epilogue, unless rows are whole */
     FINISH_ELEMENTS = 1024,          /* narrowed before the epilogue takes them, or one row of the
                                  * piece */
-    SCRATCH_BYTES = 256 * 1024,      /* sums of one task, where they are narrowed at the end */
     TASK_PRODUCTS = 250 * 1000,      /* multiplications that are worth waking a thread for */
     BATCH_PRODUCTS = 4 * 1000 * 1000 /* from here on one batch item feeds all threads */
 };
@@ -36,57 +40,26 @@ typedef struct GemmJob {
     const Gemm *gemm;
     int64_t k_block, row_block, column_block, row_blocks, column_blocks;
     int64_t panel_rows; /* in each panel of A, of the type's rows that it has room for */
+    int64_t group;      /* columns that are packed at once, where each task packs its own */
+    bool rows_first;    /* a thread's tasks go along rows, with the columns that it holds */
     int64_t batch_low, batch_count;
     int64_t k_low, k_high, n_low, n_high; /* what this round of tasks covers */
     void *packed_a, *packed_b;            /* shared, or NULL: each task packs its own */
 } GemmJob;
 
+typedef struct Held { /* what was packed last: the next piece may want it, too */
+    int64_t batch, lane, k;
+} Held;
+
 typedef struct GemmSpace { /* space of one thread */
     Storage *storage;
-    void *a, *b;
+    char *a, *b;
+    Held of_a, of_b;
     char *converted; /* one panel in its memory order */
     char *sum;       /* of the piece, where sums are narrowed */
 } GemmSpace;
 
-/* ---- packing ---- */
-
-typedef struct Lanes { /* rows of A or columns of B as they lie, a panel of them at the most */
-    bool of_a;
-    const char *in;
-    int64_t lane_stride, k_stride;
-    int lanes;
-    int64_t k;
-} Lanes;
-
-static int width_of(const Gemm *gemm, bool of_a) {
-    return of_a ? gemm->type->rows : gemm->type->columns;
-}
-
-/* One panel; lanes that are converted pass through `converted` in their memory order. */
-static void pack_panel(const Gemm *gemm, void *out, const Lanes *l, char *converted) {
-    const GemmType *type = gemm->type;
-    bool rounds = gemm->convert && !l->of_a && type->pack_f32; /* while it packs */
-    GemmPack *pack = l->of_a ? type->pack_rows : rounds ? type->pack_f32 : type->pack;
-    int64_t from = gemm->input_bytes, to = (int64_t)gemm->element / type->together;
-    int width = width_of(gemm, l->of_a);
-    if (!gemm->convert || rounds) {
-        pack(out, l->in, l->lane_stride, l->k_stride, l->lanes, width, l->k);
-        return;
-    }
-    if (l->lane_stride == 1) {
-        for (int64_t i = 0; i < l->k; i++)
-            gemm->convert(l->in + i * l->k_stride * from, converted + i * l->lanes * to, l->lanes);
-        pack(out, converted, 1, l->lanes, l->lanes, width, l->k);
-        return;
-    }
-    for (int j = 0; j < l->lanes; j++) {
-        const char *lane = l->in + j * l->lane_stride * from;
-        int64_t run = l->k_stride == 1 ? l->k : 1;
-        for (int64_t i = 0; i < l->k; i += run)
-            gemm->convert(lane + i * l->k_stride * from, converted + (j * l->k + i) * to, run);
-    }
-    pack(out, converted, l->k, 1, l->lanes, width, l->k);
-}
+/* ---- shared packing ---- */
 
 /* Bytes of one lane of a panel of a whole k block. */
 static int64_t lane_bytes(const GemmJob *job) {
@@ -102,8 +75,8 @@ static char *shared_panel(const GemmJob *job, void *packed, int64_t panels, int 
 
 typedef struct SharedPack {
     const GemmJob *job;
-    Lanes all;                   /* of the matrix; each panel takes its own part of them */
-    int64_t lanes, each, panels; /* each: lanes of a panel */
+    GemmLanes all;                    /* of the matrix */
+    int64_t panels, together, groups; /* panels that are packed at once, and runs of so many */
     void *to;
 } SharedPack;
 
@@ -111,39 +84,42 @@ static void pack_shared_range(void *user, int64_t low, int64_t high) {
     const SharedPack *pack = user;
     const GemmJob *job = pack->job;
     const Gemm *gemm = job->gemm;
-    int width = width_of(gemm, pack->all.of_a);
+    int width = gemm_width(gemm, pack->all.of_a);
     _Alignas(64) char converted[GEMM_MAX_WIDTH * GEMM_K_BYTES];
     for (int64_t i = low; i < high; i++) {
-        int64_t k_index = i / pack->panels, panel = i % pack->panels;
-        int64_t k = job->k_low + k_index * job->k_block, lane = panel * pack->each;
-        Lanes l = pack->all;
-        l.in += (lane * l.lane_stride + k * l.k_stride) * gemm->input_bytes;
-        l.lanes = (int)least(pack->each, pack->lanes - lane);
-        l.k = least(job->k_block, job->k_high - k);
-        pack_panel(gemm, shared_panel(job, pack->to, pack->panels, width, k_index, panel), &l,
-                   converted);
+        int64_t k_index = i / pack->groups, panel = i % pack->groups * pack->together;
+        int64_t k = k_index * job->k_block, lane = panel * pack->all.each;
+        GemmLanes l = pack->all;
+        l.in += (lane * l.lane_stride + (job->k_low + k) * l.k_stride) * gemm->input_bytes;
+        l.lanes = least(pack->together * l.each, l.lanes - lane);
+        l.k = least(job->k_block, job->k_high - job->k_low - k);
+        gemm_pack_lanes(gemm, shared_panel(job, pack->to, pack->panels, width, k_index, panel),
+                        width * lane_bytes(job), &l, converted);
     }
 }
 
 static void pack_shared(const GemmJob *job, bool of_a) {
     const Gemm *gemm = job->gemm;
-    const MatmulTask *task = &gemm->task;
-    int64_t a_offset, b_offset, blocks = divide_up(job->k_high - job->k_low, job->k_block);
-    gemm_batch_offsets(task, job->batch_low, &a_offset, &b_offset);
-    SharedPack pack = {.job = job};
-    if (of_a) {
-        pack.all =
-            (Lanes){true, gemm->a + a_offset * gemm->input_bytes, task->a_m, task->a_k, 0, 0};
-        pack.lanes = task->m, pack.to = job->packed_a;
-    } else {
-        const char *from = gemm->b + (b_offset + job->n_low * task->b_n) * gemm->input_bytes;
-        pack.all = (Lanes){false, from, task->b_n, task->b_k, 0, 0};
-        pack.lanes = job->n_high - job->n_low, pack.to = job->packed_b;
-    }
-    int width = width_of(gemm, of_a);
-    pack.each = of_a ? job->panel_rows : width;
-    pack.panels = divide_up(pack.lanes, pack.each);
-    parallel_for(blocks * pack.panels, divide_up(128 * 1024, width * GEMM_K_BYTES),
+    const MatmulTask *s = &gemm->task;
+    int64_t a, b, blocks = divide_up(job->k_high - job->k_low, job->k_block);
+    gemm_batch_offsets(s, job->batch_low, &a, &b);
+    SharedPack pack = {.job = job, .to = of_a ? job->packed_a : job->packed_b};
+    if (of_a)
+        pack.all = (GemmLanes){
+            true, gemm->a + a * gemm->input_bytes, s->a_m, s->a_k, s->m, job->panel_rows, 0};
+    else
+        pack.all = (GemmLanes){false,
+                               gemm->b + (b + job->n_low * s->b_n) * gemm->input_bytes,
+                               s->b_n,
+                               s->b_k,
+                               job->n_high - job->n_low,
+                               gemm->type->columns,
+                               0};
+    int width = gemm_width(gemm, of_a);
+    pack.panels = divide_up(pack.all.lanes, pack.all.each);
+    pack.together = pack.all.lane_stride == 1 ? least(pack.panels, TOGETHER) : 1;
+    pack.groups = divide_up(pack.panels, pack.together);
+    parallel_for(blocks * pack.groups, divide_up(128 * 1024, pack.together * width * GEMM_K_BYTES),
                  pack_shared_range, &pack);
 }
 
@@ -182,9 +158,15 @@ static void finish(const Gemm *gemm, const GemmPart *piece, const GemmSpace *own
     }
 }
 
+static bool holds(Held *held, Held wanted) {
+    bool same = held->batch == wanted.batch && held->lane == wanted.lane && held->k == wanted.k;
+    *held = wanted;
+    return same;
+}
+
 /* The packed rows of the piece for k block [k, k + count): element 0 of its first panel. */
-static const char *rows_of_a(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
-                             int64_t k, int64_t count) {
+static const char *rows_of_a(const GemmJob *job, const GemmPart *piece, GemmSpace *own, int64_t k,
+                             int64_t count) {
     const Gemm *gemm = job->gemm;
     const MatmulTask *task = &gemm->task;
     int width = gemm->type->rows;
@@ -192,28 +174,30 @@ static const char *rows_of_a(const GemmJob *job, const GemmPart *piece, const Ge
     if (job->packed_a)
         return shared_panel(job, job->packed_a, divide_up(task->m, each), width,
                             (k - job->k_low) / job->k_block, piece->row / each);
-    char *panel = own->a;
-    for (int64_t r = 0; r < piece->rows; r += each, panel += width * lane_bytes(job)) {
-        int64_t from = piece->a_offset + (piece->row + r) * task->a_m + k * task->a_k;
-        Lanes l = {true,      gemm->a + from * gemm->input_bytes, task->a_m,
-                   task->a_k, (int)least(each, piece->rows - r),  count};
-        pack_panel(gemm, panel, &l, own->converted);
-    }
+    Held wanted = {piece->batch, piece->row, k};
+    if (holds(&own->of_a, wanted)) return own->a;
+    int64_t from = piece->a_offset + piece->row * task->a_m + k * task->a_k;
+    GemmLanes l = {
+        true, gemm->a + from * gemm->input_bytes, task->a_m, task->a_k, piece->rows, each, count};
+    gemm_pack_lanes(gemm, own->a, width * lane_bytes(job), &l, own->converted);
     return own->a;
 }
 
-static const char *panel_of_b(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
-                              int64_t column, int64_t k, int64_t count) {
+/* The panel of B that begins with a column, of `columns` that are packed together. */
+static const char *panels_of_b(const GemmJob *job, const GemmPart *piece, GemmSpace *own,
+                               int64_t column, int64_t columns, int64_t k, int64_t count) {
     const Gemm *gemm = job->gemm;
     const MatmulTask *task = &gemm->task;
     int width = gemm->type->columns;
     if (job->packed_b)
         return shared_panel(job, job->packed_b, divide_up(job->n_high - job->n_low, width), width,
                             (k - job->k_low) / job->k_block, (column - job->n_low) / width);
+    Held wanted = {piece->batch, column, k};
+    if (holds(&own->of_b, wanted)) return own->b;
     int64_t from = piece->b_offset + column * task->b_n + k * task->b_k;
-    Lanes l = {false,     gemm->b + from * gemm->input_bytes,      task->b_n,
-               task->b_k, (int)least(width, job->n_high - column), count};
-    pack_panel(gemm, own->b, &l, own->converted);
+    GemmLanes l = {false, gemm->b + from * gemm->input_bytes, task->b_n, task->b_k, columns, width,
+                   count};
+    gemm_pack_lanes(gemm, own->b, width * lane_bytes(job), &l, own->converted);
     return own->b;
 }
 
@@ -224,13 +208,14 @@ typedef struct Panel { /* of B, and the rows of A that it meets */
 } Panel;
 
 /* The panel of a packed B that comes after p, which is read soon; or NULL. */
-static const char *panel_after(const GemmJob *job, const GemmPart *piece, const GemmSpace *own,
-                               const Panel *p) {
+static const char *panel_after(const GemmJob *job, const GemmPart *piece, const Panel *p) {
     int64_t column = p->column + p->columns, k = p->k;
     if (!job->packed_b || !job->gemm->type->tile_ahead) return NULL;
     if (column >= piece->column + piece->columns) column = piece->column, k += p->count;
     if (k >= job->k_high) return NULL;
-    return panel_of_b(job, piece, own, column, k, least(job->k_block, job->k_high - k));
+    int64_t width = job->gemm->type->columns;
+    return shared_panel(job, job->packed_b, divide_up(job->n_high - job->n_low, width), (int)width,
+                        (k - job->k_low) / job->k_block, (column - job->n_low) / width);
 }
 
 /* The panel times all rows of the piece. A packed B comes from memory; while the rows are at this
@@ -240,7 +225,7 @@ static void multiply_panel(const GemmJob *job, const GemmPart *piece, const Gemm
     const Gemm *gemm = job->gemm;
     const GemmType *type = gemm->type;
     int64_t stride = sum_stride(gemm, piece);
-    GemmAhead ahead = {panel_after(job, piece, own, &p), type->columns * lane_bytes(job), 0,
+    GemmAhead ahead = {panel_after(job, piece, &p), type->columns * lane_bytes(job), 0,
                        divide_up(piece->rows, job->panel_rows)};
     const char *a = p.a;
     for (int64_t r = 0; r < piece->rows; r += job->panel_rows) {
@@ -254,7 +239,7 @@ static void multiply_panel(const GemmJob *job, const GemmPart *piece, const Gemm
     }
 }
 
-static void run_piece(const GemmJob *job, const GemmPart *piece, const GemmSpace *own) {
+static void run_piece(const GemmJob *job, const GemmPart *piece, GemmSpace *own) {
     const Gemm *gemm = job->gemm;
     const GemmType *type = gemm->type;
     int64_t high = piece->column + piece->columns;
@@ -263,12 +248,14 @@ static void run_piece(const GemmJob *job, const GemmPart *piece, const GemmSpace
     for (int64_t k = job->k_low; k < job->k_high; k += job->k_block) {
         int64_t count = least(job->k_block, job->k_high - k);
         bool last = k + count == gemm->task.k;
-        const char *a = rows_of_a(job, piece, own, k, count);
+        const char *a = rows_of_a(job, piece, own, k, count), *b = NULL;
         int64_t done = piece->column;
         for (int64_t j = piece->column; j < high; j += type->columns) {
-            const char *b = panel_of_b(job, piece, own, j, k, count);
+            if ((j - piece->column) % job->group == 0)
+                b = panels_of_b(job, piece, own, j, least(job->group, high - j), k, count);
             int columns = (int)least(type->columns, high - j);
             multiply_panel(job, piece, own, (Panel){a, b, k, count, j, columns});
+            b += type->columns * lane_bytes(job);
             if (last && (j + columns == high || j + columns - done >= piece_columns)) {
                 finish(gemm, piece, own, done, j + columns);
                 done = j + columns;
@@ -282,18 +269,18 @@ static bool own_open(const GemmJob *job, GemmSpace *own) {
     int64_t lane = lane_bytes(job), element = (int64_t)gemm->element;
     int64_t panels = divide_up(job->row_block, job->panel_rows);
     int64_t a = job->packed_a ? 0 : panels * gemm->type->rows * lane;
-    int64_t b = job->packed_b ? 0 : gemm->type->columns * lane;
+    int64_t b = job->packed_b ? 0 : job->group * lane;
     int64_t sum = gemm->narrow ? job->row_block * (job->column_block + GEMM_SUM_GAP) * element : 0;
     int64_t converted =
         gemm->convert ? GEMM_MAX_WIDTH * job->k_block * element / gemm->type->together : 0;
-    *own = (GemmSpace){0};
+    *own = (GemmSpace){.of_a.batch = -1, .of_b.batch = -1};
     if (a + b + sum + converted == 0) return true;
     a = round_up(a, 64), b = round_up(b, 64), sum = round_up(sum, 64);
     own->storage = storage_new((size_t)(a + b + sum + converted));
     if (!own->storage) return false;
     own->a = own->storage->data;
-    own->b = (char *)own->a + a;
-    own->sum = (char *)own->b + b;
+    own->b = own->a + a;
+    own->sum = own->b + b;
     own->converted = own->sum + sum;
     return true;
 }
@@ -308,10 +295,13 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
     }
     if (gemm->type->begin) gemm->type->begin();
     for (int64_t task = low; task < high; task++) {
-        int64_t column = task % job->column_blocks, rest = task / job->column_blocks;
-        GemmPart piece = {.batch = job->batch_low + rest / job->row_blocks,
-                          .row = rest % job->row_blocks * job->row_block,
-                          .column = job->n_low + column * job->column_block};
+        int64_t fast = job->rows_first ? job->row_blocks : job->column_blocks;
+        int64_t slow = job->rows_first ? job->column_blocks : job->row_blocks;
+        int64_t one = task % fast, other = task / fast % slow;
+        GemmPart piece = {.batch = job->batch_low + task / fast / slow,
+                          .row = (job->rows_first ? one : other) * job->row_block,
+                          .column =
+                              job->n_low + (job->rows_first ? other : one) * job->column_block};
         piece.rows = least(job->row_block, gemm->task.m - piece.row);
         piece.columns = least(job->column_block, job->n_high - piece.column);
         gemm_batch_offsets(&gemm->task, piece.batch, &piece.a_offset, &piece.b_offset);
@@ -327,7 +317,7 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
  * such. */
 static int64_t strip(const GemmJob *job, int64_t panels) {
     int64_t panel_bytes = job->row_block * job->gemm->type->columns * (int64_t)job->gemm->element;
-    int64_t strips = divide_up(panels * panel_bytes, SCRATCH_BYTES);
+    int64_t strips = divide_up(panels * panel_bytes, job->gemm->type->sum_bytes);
     if (strips > panels) return 1;
     for (int64_t more = 0; more < 4 && strips + more <= panels; more++)
         if (panels % (strips + more) == 0) return panels / (strips + more);
@@ -340,6 +330,12 @@ static int64_t rows_of_panel(const GemmType *type, int64_t block) {
     return type->rows_tile ? divide_up(block, divide_up(block, type->rows)) : type->rows;
 }
 
+/* Sums of one k block that wait in a scratch for nothing but to be narrowed. */
+static bool sums_once(const GemmJob *job) {
+    const Gemm *gemm = job->gemm;
+    return gemm->narrow && !gemm->packed && job->k_block >= gemm->task.k;
+}
+
 /* Blocks of rows: an A that is small is one, but for an epilogue, whose pieces are to have long
  * rows. Where sums wait in a scratch and B is packed in every call, it is one all the same: for
  * several, all of B would be packed first, and read by each. */
@@ -349,6 +345,7 @@ static int64_t blocks_of_rows(const GemmJob *job) {
     int64_t finished =
         FINISH_BYTES / (int64_t)gemm->element / least(job->n_high - job->n_low, FINISH_ROW);
     int64_t blocks = gemm->epilogue ? divide_up(m, finished) : 1;
+    if (sums_once(job)) return divide_up(m, ONCE_ROWS);
     if (m * lane <= SINGLE_BYTES) return gemm->narrow && !gemm->packed ? 1 : blocks;
     int64_t most = BLOCK_BYTES / lane / rows * rows;
     int64_t packed = divide_up(m, most < rows ? rows : most);
@@ -375,6 +372,23 @@ static void cut(GemmJob *job, int64_t threads) {
     job->column_block = round_up(part, columns);
     if (gemm->narrow) job->column_block = columns * strip(job, job->column_block / columns);
     job->column_blocks = divide_up(n, job->column_block);
+    int64_t panels = GROUP_BYTES / (columns * lane_bytes(job));
+    job->group = columns * (panels < 1 ? 1 : least(panels, job->column_block / columns));
+}
+
+/* Which operand is packed for all tasks, if it is asked for. Of sums that are done at once it is
+ * the smaller one, and a thread goes along it with what it has packed of the other. An A that no
+ * two tasks of a thread share is not, if it is large: it would go to memory and come back. */
+static void choose_shared(GemmJob *job, bool *a, bool *b) {
+    const Gemm *gemm = job->gemm;
+    int64_t m = gemm->task.m, k = job->k_high - job->k_low;
+    bool rows = job->row_blocks > 1, columns = job->column_blocks > 1;
+    *b = !gemm->packed && rows;
+    if (sums_once(job)) *b = *b && (m > job->n_high - job->n_low || !columns);
+    *a = !*b && columns;
+    if (*a && job->column_blocks <= gemm->threads && !rows)
+        *a = divide_up(k, job->k_block) * m * lane_bytes(job) <= OWN_BYTES;
+    job->rows_first = *a && rows;
 }
 
 /* One round: shared packing if asked for, then the tasks. */
@@ -386,12 +400,12 @@ static bool run_round(GemmJob *job, bool share) {
     Storage *shared = NULL;
     job->packed_a = NULL;
     job->packed_b = (void *)(uintptr_t)gemm->packed;
-    bool share_b = share && !gemm->packed && job->row_blocks > 1,
-         share_a = share && !share_b && job->column_blocks > 1;
+    bool share_a = false, share_b = false;
+    if (share) choose_shared(job, &share_a, &share_b);
     if (share_a || share_b) {
         int64_t panels =
             share_a ? divide_up(task->m, job->panel_rows) : divide_up(n, gemm->type->columns);
-        int64_t lanes = panels * width_of(gemm, share_a);
+        int64_t lanes = panels * gemm_width(gemm, share_a);
         shared = storage_new((size_t)(lanes * divide_up(k, job->k_block) * lane_bytes(job)));
         if (!shared) return false;
         *(share_b ? &job->packed_b : &job->packed_a) = shared->data;

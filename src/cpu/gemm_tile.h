@@ -381,7 +381,7 @@ static void NAME(pack_four)(ELEMENT *out, const ELEMENT *in, int64_t lane_stride
 static void NAME(pack_rows)(ELEMENT *out, const ELEMENT *in, int lanes, int width, int64_t k,
                             int64_t k_stride) {
     for (; k > 0; k--, in += k_stride, out += width) {
-        const ELEMENT *ahead = k > PACK_AHEAD ? in + PACK_AHEAD * k_stride : in;
+        const ELEMENT *ahead = in + PACK_AHEAD * k_stride;
         __builtin_prefetch(ahead), __builtin_prefetch(ahead + lanes - 1);
         int j = 0, rest = lanes - PACK_PART;
         if (lanes == COLUMNS)

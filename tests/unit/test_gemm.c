@@ -42,6 +42,26 @@ static void every_dtype_in_odd_sizes(void **state) {
         }
 }
 
+/* Sums of one block of k, in several blocks of rows and strips of columns: what a thread has packed
+ * serves the next piece only where that has the same rows, or columns, of the same item. */
+static void pieces_of_halves_share_what_is_packed(void **state) {
+    (void)state;
+    static const int64_t size[][4] = {{1, 530, 800, 40},
+                                      {1, 800, 530, 40},
+                                      {2, 400, 300, 40},
+                                      {2, 300, 400, 40},
+                                      {3, 70, 90, 33}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++)
+        for (int i = 0; i < 4; i++) {
+            Case c = {.dtype = CB_BF16, .batch = size[s][0], .spread = 1};
+            c.m = size[s][1], c.n = size[s][2], c.k = size[s][3];
+            c.a_turned = (i & 1) != 0, c.b_turned = (i & 2) != 0;
+            cb_set_threads(s % 2 ? 3 : 1);
+            run_case(&c);
+        }
+    cb_set_threads(0);
+}
+
 typedef struct Run {
     MatmulTask task;
     const void *a, *b;
@@ -487,6 +507,7 @@ int main(void) {
         cmocka_unit_test(each_allocation_of_a_product_fails),
         cmocka_unit_test(many_rows_of_halves),
         cmocka_unit_test(every_dtype_in_odd_sizes),
+        cmocka_unit_test(pieces_of_halves_share_what_is_packed),
         cmocka_unit_test(bf16_is_packed_from_f32),
         cmocka_unit_test(every_layout),
         cmocka_unit_test(vectors),
