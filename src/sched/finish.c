@@ -513,7 +513,7 @@ static Group *open_group(Schedule *s, const Domain *domain) {
     return group;
 }
 
-static int scatter_copy(Schedule *s, const Node *node) {
+static Kernel *scatter_copy(Schedule *s, const Node *node) {
     Domain domain = domain_of(node);
     Group *group = open_group(s, &domain);
     Expr *position[CB_MAX_RANK];
@@ -522,12 +522,12 @@ static int scatter_copy(Schedule *s, const Node *node) {
     bind_buffers(s, group->trial);
     int out = out_buffer(s, group->trial, node);
     kernel_store(group->trial, out, group->element, value, NULL, STORE_SET);
-    return add_kernel(s, group->trial);
+    return group->trial;
 }
 
 /* Over the index: dim is inner (updates of one row in order), the others are outer: points of
  * different rows never meet. */
-static int scatter_update(Schedule *s, const Node *node) {
+static Kernel *scatter_update(Schedule *s, const Node *node) {
     const Node *index = node->input[1];
     int dim = (int)node->attrs->word[ATTR_along_dim];
     Domain domain = {0};
@@ -548,10 +548,40 @@ static int scatter_update(Schedule *s, const Node *node) {
     kernel->buffer[out].role = BUFFER_INOUT;
     StoreMode mode = node->op == OP_scatter_add ? STORE_ADD : STORE_LAST;
     kernel_store(kernel, out, flat, value, NULL, mode);
-    return add_kernel(s, kernel);
+    return kernel;
 }
 
-void finish_scatter(Schedule *s, Group *group, int kernel[2]) {
-    kernel[0] = scatter_copy(s, group->anchor);
-    kernel[1] = scatter_update(s, group->anchor);
+static bool reads_value(const Kernel *kernel, int value) {
+    for (int i = 0; i < length(kernel->buffer); i++)
+        if (kernel->buffer[i].value == value) return true;
+    return false;
+}
+
+/* What was scattered to, where nobody needs it as it was: elements would be copied from where they
+ * lie to their own place. -1: there is no such. */
+static int scattered_value(Schedule *s, const Node *node, const int *uses, const Kernel *copy,
+                           const Kernel *update) {
+    const Node *base = node->input[0];
+    const Expr *copied = copy->store[0].value;
+    if (uses[base->id] != 1 || is_write(base)) return -1;
+    if (copied->op != EX_load || copied->input[0] != copy->store[0].index) return -1;
+    int value = copy->buffer[copied->imm.i].value;
+    const PlanValue *v = &s->plan->value[value];
+    bool same = v->place == VALUE_TEMPORARY && v->dtype == node->dtype;
+    same = same && s->value[base->id] == value;
+    return same && !reads_value(update, value) ? value : -1;
+}
+
+void finish_scatter(Schedule *s, Group *group, const int *uses, int kernel[2]) {
+    const Node *node = group->anchor;
+    Kernel *copy = scatter_copy(s, node), *update = scatter_update(s, node);
+    int value = scattered_value(s, node, uses, copy, update);
+    kernel[0] = value < 0 ? add_kernel(s, copy) : -1;
+    if (value >= 0) {
+        int own = s->value[node->id];
+        for (int i = 0; i < length(update->buffer); i++)
+            if (update->buffer[i].value == own) update->buffer[i].value = value;
+        s->value[node->id] = value;
+    }
+    kernel[1] = add_kernel(s, update);
 }

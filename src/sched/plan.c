@@ -176,8 +176,10 @@ static void add_group(Schedule *s, Group *group, const int *uses) {
         step = write_step(s, group->anchor);
         break;
     case GROUP_SCATTER:
-        finish_scatter(s, group, scatter);
-        add_step(s, (Step){.kind = STEP_KERNEL, .out = -1, .kernel = scatter[0], .origin = "copy"});
+        finish_scatter(s, group, uses, scatter);
+        if (scatter[0] >= 0)
+            add_step(
+                s, (Step){.kind = STEP_KERNEL, .out = -1, .kernel = scatter[0], .origin = "copy"});
         step.kernel = scatter[1];
         break;
     }

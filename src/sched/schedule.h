@@ -179,8 +179,9 @@ bool may_run_flat(const Schedule *schedule, Kernel *kernel, int last);
 /* Makes the kernel of a group's members, bound to plan values (finish.c). stored: by member.
  * Returns its number. */
 int finish_group(Schedule *schedule, Group *group, const bool *stored);
-/* The two kernels of a scatter: the base copied, then the updates in index order. */
-void finish_scatter(Schedule *schedule, Group *group, int kernel[2]);
+/* The two kernels of a scatter: the base copied (-1 where the updates are done in the base itself),
+ * then the updates in index order. */
+void finish_scatter(Schedule *schedule, Group *group, const int *uses, int kernel[2]);
 Form form_of(Kernel *kernel, const DeviceMachine *machine); /* of a trial, too */
 /* Form, split and costs of a complete kernel (form.c). */
 void choose_form(Kernel *kernel, const DeviceMachine *machine);
