@@ -202,11 +202,48 @@ static bool record_gradient(const TapeVisit *visit, Tensor *g, Tensor **output) 
     return done;
 }
 
+/* A contiguous tensor that shares its elements with nobody. */
+static bool is_own(const Tensor *g) {
+    return atomic_load(&g->storage->references) == 1 && tensor_contiguous(g);
+}
+
+/* What a slice of all that g belongs to has of g. NULL with an error. */
+static Tensor *part_of(const TapeNode *slice, const Tensor *g) {
+    Meta meta = tensor_meta(g);
+    Attrs attrs;
+    Inferred inferred;
+    int64_t stride[CB_MAX_RANK], offset;
+    memcpy(attrs.word, slice->word, sizeof(int64_t) * op_info(slice->op)->word_count);
+    if (!op_infer(slice->op, &meta, 1, &attrs, &inferred)) return NULL;
+    view_strides(slice->op, &attrs, &meta, &inferred.result, g->stride, g->offset, stride, &offset);
+    return tensor_view_of(g, &inferred.result, stride, offset);
+}
+
+/* The gradient of a slice goes to its place in what came to all of it before: a loop over the rows
+ * of x makes zeros of x's size once. *done: it went there. False with an error. */
+static bool add_to_part(const TapeWalk *walk, const TapeVisit *visit, bool *done) {
+    const TapeNode *node = visit->node;
+    *done = false;
+    if (walk->graph || !view_has_start(node->op)) return true;
+    TapeVisit *to = &walk->order[number_of(walk, node->producer[0])];
+    Tensor *all = to->gradient;
+    if (!to->wanted || !all) return true;
+    if (!is_own(all)) to->gradient = eager_clone(all), tensor_destroy(all);
+    Tensor *part = to->gradient ? part_of(node, to->gradient) : NULL;
+    cb_operand pair[] = {cb_operand_tensor(part), cb_operand_tensor(visit->gradient)};
+    *done = part && eager_in_place(OP_add, pair, 2);
+    tensor_destroy(part);
+    return *done;
+}
+
 static bool step_op(TapeWalk *walk, const TapeVisit *visit) {
     TapeNode *node = visit->node;
     Tensor *output[OP_MAX_INPUTS], *g = visit->gradient;
     int outputs = 0;
+    bool done;
     if (op_refuses_gradient(node->op)) return grad_refuses(node->op, node->site);
+    if (!add_to_part(walk, visit, &done)) return false;
+    if (done) return true;
     if (!(walk->graph ? record_gradient(visit, g, output) : run_gradient(node, g, output)))
         return false;
     for (int i = 0; i < node->count; i++) {
@@ -292,8 +329,7 @@ static bool step(TapeWalk *walk, const TapeVisit *visit) {
 /* A tensor that outlives the walk, and shares its elements with nobody. */
 static Tensor *kept(const TapeWalk *walk, Tensor *g) {
     cb_operand operand = cb_operand_tensor(g);
-    bool own = atomic_load(&g->storage->references) == 1 && tensor_contiguous(g);
-    g = own ? tensor_double(g) : apply_own(walk, OP_clone, &operand, 1);
+    g = is_own(g) ? tensor_double(g) : apply_own(walk, OP_clone, &operand, 1);
     if (g) cb_keep(g);
     return g;
 }

@@ -252,6 +252,87 @@ static void every_row(void **state) {
     assert_int_equal(complaints, 0);
 }
 
+/* ---- slices of one tensor -------------------------------------------------------------------- */
+
+enum { ROWS = 5, COLUMNS = 9, MOST_SLICES = 9 };
+
+static unsigned drawn;
+static int draw(int below) {
+    drawn = drawn * 1664525 + 1013904223;
+    return (int)(drawn >> 16) % below;
+}
+
+static cb_tensor *any_slice(cb_tensor *x) {
+    int dim = draw(2), size = dim ? COLUMNS : ROWS, start = draw(size), kind = draw(6);
+    if (kind == 0) return cb_select(x, dim, start);
+    if (kind == 1) return cb_narrow(cb_flip(x, cb_dims(dim)), dim, start, 1);
+    if (kind == 2) return cb_slice(x, dim, start, size, 1 + draw(3));
+    if (kind == 3) return cb_select(cb_select(x, 0, draw(ROWS)), 0, draw(COLUMNS));
+    if (kind == 4) return cb_slice(cb_slice(x, 0, 1, 4), 1, start, start + 1 + draw(3));
+    return cb_slice(x, dim, start, start + draw(size - start + 1));
+}
+
+/* By the seed: slices of x, each with a weight; of some seeds all of x, too. */
+static int64_t slices_of;
+static cb_tensor *weighted_slices(cb_tensor *x, int power) {
+    drawn = (unsigned)slices_of;
+    int count = 1 + draw(MOST_SLICES);
+    cb_tensor *sum = cb_mul(cb_sum(cb_pow(x, power)), draw(2) * 100.0);
+    for (int k = 0; k < count; k++)
+        sum = cb_add(sum, cb_mul(cb_sum(cb_pow(any_slice(x), power)), k + 1.0));
+    return sum;
+}
+
+static cb_tensor *gradient_of_slices(cb_tensor *x) {
+    cb_tensor *g = NULL;
+    assert_int_equal(cb_grad(weighted_slices(x, 1), NULL, &x, 1, &g), CB_OK);
+    return g;
+}
+
+static cb_tensor *second_of_slices(cb_tensor *x) {
+    cb_tensor *g = NULL, *second = NULL;
+    assert_int_equal(cb_grad_graph(weighted_slices(x, 3), NULL, &x, 1, &g), CB_OK);
+    assert_int_equal(cb_grad(cb_sum(g), NULL, &x, 1, &second), CB_OK);
+    return second;
+}
+
+/* The sum of powers of 1 is linear: its gradient by one element is what it is of that alone. */
+static void of_slices(void **state) {
+    (void)state;
+    enum { ALL = ROWS * COLUMNS };
+    cb_tensor *one = cb_view(cb_eye(ALL), cb_dims(-1, ROWS, COLUMNS));
+    cb_tensor *x = cb_to(cb_randint(1, 4, cb_dims(ROWS, COLUMNS)), CB_F32);
+    cb_requires_grad_(x, true);
+    for (slices_of = 1; slices_of <= 40; slices_of++) {
+        float at[ALL], eager[ALL], second[ALL], compiled[ALL];
+        cb_function *fast = cb_compile(gradient_of_slices, "backend=vm, fullgraph=1");
+        assert_int_equal(cb_read(x, at, CB_F32), CB_OK);
+        assert_int_equal(cb_read(gradient_of_slices(x), eager, CB_F32), CB_OK);
+        assert_int_equal(cb_read(second_of_slices(x), second, CB_F32), CB_OK);
+        assert_int_equal(cb_read(cb_call(fast, x), compiled, CB_F32), CB_OK);
+        for (int i = 0; i < ALL; i++) {
+            float wanted = (float)item(weighted_slices(cb_select(one, 0, i), 1));
+            if (eager[i] != wanted || compiled[i] != wanted || second[i] != 6 * at[i] * wanted)
+                COMPLAIN("slices %d at %d: %g eagerly, %g compiled, %g second, not %g",
+                         (int)slices_of, i, eager[i], compiled[i], second[i], wanted);
+        }
+        cb_function_free(fast);
+    }
+    assert_int_equal(complaints, 0);
+}
+
+/* What comes to x first is the caller's own, and a part is added to it. */
+static void of_a_slice_beside_all(void **state) {
+    (void)state;
+    cb_tensor *x = cb_requires_grad_(cb_randn(cb_dims(4)), true), *given = cb_ones(cb_dims(4));
+    cb_tensor *g, *y = cb_add(x, cb_expand(cb_slice(x, 0, 1, 2), cb_dims(4)));
+    assert_int_equal(cb_grad(y, given, &x, 1, &g), CB_OK);
+    assert_true(item(cb_sum(given)) == 4 && item(cb_sum(g)) == 8);
+    assert_true(item(cb_select(g, 0, 1)) == 5);
+}
+
+/* ---- on devices ------------------------------------------------------------------------------ */
+
 /* The gradient of a 3x3 weight that Winograd's method sums over pictures turns its result
  * around. */
 static int turned_around(int device) {
@@ -275,7 +356,8 @@ static void methods_of_the_host_are_for_the_host(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(every_op), TEST(every_row),
+    const struct CMUnitTest tests[] = {TEST(every_op), TEST(every_row), TEST(of_slices),
+                                       TEST(of_a_slice_beside_all),
                                        TEST(methods_of_the_host_are_for_the_host)};
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);
 }

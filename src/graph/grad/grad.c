@@ -19,7 +19,7 @@ typedef struct Walk {
     int count;             /* of nodes before the first gradient: the others are gradients */
     bool *reached;         /* by id: it depends on wrt by floating point values alone */
     bool *touched;         /* by id: it has a gradient, if one of zeros that nobody has built */
-    Node **sum;            /* by id: what that is beside zeros so far, or NULL */
+    GradSum *sum;          /* by id: what that is beside zeros so far */
     const Syntax **parsed; /* by op */
     int checkpoint;        /* that the walk is in; 0: none */
     bool failed_before;
@@ -67,10 +67,7 @@ static Node *fitted(Graph *graph, Node *g, const Node *x) {
 static void add(Walk *walk, const Node *x, Node *g) {
     if (!walk->reached[x->id]) return;
     walk->touched[x->id] = true;
-    if (!g) return;
-    Node **sum = &walk->sum[x->id];
-    g = fitted(walk->graph, g, x);
-    *sum = *sum ? call2(walk->graph, OP_add, *sum, g) : g;
+    if (g) grad_sum_add(walk->graph, &walk->sum[x->id], fitted(walk->graph, g, x));
 }
 
 bool grad_refuses(Op op, Site site) {
@@ -107,7 +104,8 @@ static bool step_over(Walk *walk, Node *node, Node *out, Node *given) {
 }
 
 /* Of equal ops, each goes back over its own, with its own result in what it reads. */
-static bool step(Walk *walk, Node *out, Node *given) {
+static bool step(Walk *walk, Node *out) {
+    Node *given = grad_sum(walk->graph, out, &walk->sum[out->id]);
     bool own = out->op == OP_apart && out->attrs->word[ATTR_apart_own];
     Node *node = own ? out->input[0] : out;
     bool inside = walk->checkpoint && node->origin.site.checkpoint == walk->checkpoint;
@@ -127,19 +125,20 @@ bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int o
     walk.checkpoint = origin.site.checkpoint;
     walk.reached = arena_new_array(arena, bool, walk.count + 1);
     walk.touched = arena_new_array(arena, bool, walk.count + 1);
-    walk.sum = arena_new_array(arena, Node *, walk.count + 1);
+    walk.sum = arena_new_array(arena, GradSum, walk.count + 1);
     walk.parsed = arena_new_array(arena, const Syntax *, OP_COUNT);
     reach(&walk, wrt, count);
     graph->expanding = true; /* numbers of gradients are not rounded to f16, as those of formulas */
     for (int i = 0; i < outputs; i++)
         if (output[i] && cotangent[i]) add(&walk, output[i], cotangent[i]);
     for (int id = walk.count - 1; id >= 0 && fine; id--) {
-        if (walk.touched[id]) fine = step(&walk, graph->node[id], walk.sum[id]);
+        if (walk.touched[id]) fine = step(&walk, graph->node[id]);
     }
     for (int i = 0; i < count; i++) {
         int id = wrt[i]->id;
-        bool zeros = walk.touched[id] && !walk.sum[id];
-        gradient[i] = zeros ? node_splat(graph, wrt[i], (Scalar){0}) : walk.sum[id];
+        Node *sum = walk.sum[id].whole;
+        bool zeros = walk.touched[id] && !sum;
+        gradient[i] = zeros ? node_splat(graph, wrt[i], (Scalar){0}) : sum;
     }
     graph->expanding = expanding;
     graph->origin = origin;

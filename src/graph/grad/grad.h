@@ -1,9 +1,9 @@
 /* Gradients: a graph and the gradients of its outputs -> those of its inputs.
  *
- * grad.c walks the graph backwards; text.c has the gradients that are texts of the op table,
- * code.c, index.c, convolution.c and attention.c those that the table leaves to code. What is built
- * are ordinary nodes of the same graph, so a gradient shares what the forward pass computes, and
- * has a gradient itself. */
+ * grad.c walks the graph backwards; sum.c adds up what comes to a node; text.c has the gradients
+ * that are texts of the op table, code.c, index.c, convolution.c and attention.c those that the
+ * table leaves to code. What is built are ordinary nodes of the same graph, so a gradient shares
+ * what the forward pass computes, and has a gradient itself. */
 #ifndef CARBIDE_GRAPH_GRAD_GRAD_H
 #define CARBIDE_GRAPH_GRAD_GRAD_H
 
@@ -37,6 +37,17 @@ typedef struct GradCall {
     const bool *wanted; /* by input */
     Node **result;      /* by input */
 } GradCall;
+
+/* What has come to a node so far; {NULL}: nothing. */
+typedef struct GradSum {
+    Node *whole; /* NULL: none */
+    Node **part; /* vec: of slices, zeros elsewhere, that are not in `whole` */
+} GradSum;
+
+/* g is of the node's sizes and dtype. */
+void grad_sum_add(Graph *graph, GradSum *sum, Node *g);
+/* All that came to x; NULL: nothing did. */
+Node *grad_sum(Graph *graph, const Node *x, GradSum *sum);
 
 /* By its text, parsed before (grad_parse, which keeps it in the graph's arena). */
 const Syntax *grad_parse(Graph *graph, Op op);

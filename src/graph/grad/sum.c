@@ -1,0 +1,118 @@
+/* What comes to one node from all of its users, added up.
+ *
+ *     x: f32[8, 4], each column read       4 times slice_scatter(zeros, g, 1, t, t + 1)
+ *     their sum                            concat(g0, g1, g2, g3), and no zeros
+ *
+ * Gradients of slices are kept as they are until all of them are there. Then those that lie side by
+ * side are joined, with zeros in the gaps, and what overlaps is joined apart: windows of w
+ * elements, a step of one between them, are w sums. */
+#include "graph/grad/grad.h"
+
+#include <stdlib.h>
+
+typedef struct PlacedPart {
+    Node *scatter;
+    int64_t dim, first, end;
+    int number; /* in the order in which they came */
+} PlacedPart;
+
+/* Parts that do not overlap, from the first to the last. */
+typedef struct PlacedRow {
+    PlacedPart *part; /* vec */
+} PlacedRow;
+
+static bool is_zeros(const Node *node) {
+    const Node *below = node_below_views(node);
+    return node->op == OP_zeros_like || node_is_number(below, 0);
+}
+
+static bool is_part(const Node *g) {
+    return g->op == OP_slice_scatter && g->attrs->word[ATTR_slice_scatter_step] == 1 &&
+           is_zeros(g->input[0]);
+}
+
+void grad_sum_add(Graph *graph, GradSum *sum, Node *g) {
+    if (is_part(g))
+        push(graph->arena, sum->part, g);
+    else
+        sum->whole = sum->whole ? call2(graph, OP_add, sum->whole, g) : g;
+}
+
+static int by_place(const void *first, const void *second) {
+    const PlacedPart *a = first, *b = second;
+    if (a->dim != b->dim) return a->dim < b->dim ? -1 : 1;
+    if (a->first != b->first) return a->first < b->first ? -1 : 1;
+    if (a->end != b->end) return a->end < b->end ? -1 : 1;
+    return a->number < b->number ? -1 : 1;
+}
+
+static PlacedPart *list_parts(Arena *arena, Node *const *scatter) {
+    PlacedPart *list = NULL;
+    for (int i = 0; i < length(scatter); i++) {
+        const int64_t *word = scatter[i]->attrs->word;
+        int64_t dim = word[ATTR_slice_scatter_dim], first = word[ATTR_slice_scatter_start];
+        int64_t end = first + scatter[i]->input[1]->size[dim];
+        push(arena, list, ((PlacedPart){scatter[i], dim, first, end, i}));
+    }
+    qsort(list, (size_t)length(list), sizeof *list, by_place);
+    return list;
+}
+
+/* Each part goes to the first row that ends before it. */
+static PlacedRow *list_rows(Arena *arena, const PlacedPart *part) {
+    PlacedRow *row = NULL;
+    for (int i = 0; i < length(part); i++) {
+        int r = 0;
+        for (; r < length(row); r++) {
+            const PlacedPart *last = &row[r].part[length(row[r].part) - 1];
+            if (last->dim == part[i].dim && last->end <= part[i].first) break;
+        }
+        if (r == length(row)) push(arena, row, ((PlacedRow){NULL}));
+        push(arena, row[r].part, part[i]);
+    }
+    return row;
+}
+
+static Node *zeros_between(Graph *graph, const Node *like, int64_t dim, int64_t first,
+                           int64_t end) {
+    int64_t size[CB_MAX_RANK];
+    for (int i = 0; i < like->rank; i++) size[i] = i == dim ? end - first : like->size[i];
+    Node *zero = call_constant(graph, like->dtype, 0);
+    return node_expand_to(graph, zero, like->rank, size);
+}
+
+/* A balanced tree, as cb_cat. */
+static Node *joined(Graph *graph, Node *const *piece, int count, int64_t dim) {
+    if (count == 1) return piece[0];
+    Node *a = joined(graph, piece, count / 2, dim);
+    Node *b = joined(graph, piece + count / 2, count - count / 2, dim);
+    return call_concat(graph, a, b, (int)dim);
+}
+
+static Node *row_sum(Graph *graph, const Node *x, const PlacedRow *row) {
+    Node **piece = NULL;
+    int64_t at = 0, dim = row->part[0].dim;
+    if (length(row->part) == 1) return row->part[0].scatter;
+    for (int i = 0; i < length(row->part); i++) {
+        const PlacedPart *part = &row->part[i];
+        if (part->first > at)
+            push(graph->arena, piece, zeros_between(graph, x, dim, at, part->first));
+        push(graph->arena, piece, part->scatter->input[1]);
+        at = part->end;
+    }
+    if (at < x->size[dim])
+        push(graph->arena, piece, zeros_between(graph, x, dim, at, x->size[dim]));
+    return joined(graph, piece, length(piece), dim);
+}
+
+Node *grad_sum(Graph *graph, const Node *x, GradSum *sum) {
+    if (!sum->part) return sum->whole;
+    const PlacedRow *row = list_rows(graph->arena, list_parts(graph->arena, sum->part));
+    graph->origin = sum->part[length(sum->part) - 1]->origin;
+    for (int r = 0; r < length(row); r++) {
+        Node *one = row_sum(graph, x, &row[r]);
+        sum->whole = sum->whole ? call2(graph, OP_add, sum->whole, one) : one;
+    }
+    sum->part = NULL;
+    return sum->whole;
+}
