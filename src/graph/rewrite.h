@@ -45,6 +45,7 @@ void pass_exact(Graph *graph, Budget *budget);
 void pass_freeze(Graph *graph, Budget *budget);
 void pass_normalize(Graph *graph, Budget *budget);
 void pass_recompute(Graph *graph, Budget *budget);
+void pass_pieces(Graph *graph, Budget *budget);
 bool node_is_normal(Graph *graph, Node *node); /* normalize leaves it as it is */
 
 #endif

@@ -124,6 +124,19 @@ static cb_tensor *copies_what_is_read(cb_tensor *x) {
     return cb_add(cb_matmul(z, x), cb_sum(y, 1));
 }
 
+/* Twelve pieces of a product, four of which others read joined, and one of zeros. */
+static cb_tensor *joins_pieces(cb_tensor *x) {
+    cb_tensor *piece[8], *h = x, *four, *all[6], *weight = cb_slice(x, 1, 0, 12);
+    for (int i = 0; i < 8; i++) piece[i] = h = cb_tanh(cb_mul(h, 1 + i));
+    four = cb_cat(piece, 4, 1);
+    cb_tensor *half[] = {cb_slice(piece[5], 0, 0, 24), cb_slice(piece[5], 0, 24, SIDE)};
+    all[0] = piece[7], all[1] = cb_zeros_like(x), all[2] = four, all[3] = piece[6];
+    all[4] = cb_cat(piece + 2, 4, 1), all[5] = cb_cat(half, 2, 0);
+    cb_tensor *y = cb_matmul(cb_cat(all, 6, 1),
+                             cb_cat((cb_tensor *[]){x, x, x, x, x, x, x, x, x, x, x, x}, 12, 0));
+    return cb_add(cb_matmul(y, weight), cb_sum(four));
+}
+
 static void parts_are_written(void **state) {
     (void)state;
     static const struct {
@@ -144,7 +157,8 @@ static void parts_are_written(void **state) {
                  {two_of_one, 12},
                  {reads_old_part, 9},
                  {reads_older_part, 14},
-                 {copies_what_is_read, 9}};
+                 {copies_what_is_read, 9},
+                 {joins_pieces, 106}};
     for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; k++) {
         cb_function *fast = cb_compile(cases[k / 2].function, k % 2 ? VM : "");
         for (int call = 0; call < 4; call++) {
