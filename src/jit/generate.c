@@ -22,6 +22,7 @@
 
 enum {
     FILE_WEIGHT = 1500,
+    SPLIT_WEIGHT = 400, /* of so much each compiler gets its part */
     COMPILERS = 2,
     KINDS = 4,           /* of files */
     SMALL_POINTS = 4096, /* a number that is an argument costs nothing there that one sees */
@@ -283,7 +284,7 @@ static void share_weight(const Kernels *kernels, int64_t weight[KINDS]) {
         if (is_written(kernels, k))
             weight[kind_of(kernels, k)] += length(kernels->plan->kernel[k]->expr);
     for (int kind = 0; kind < KINDS; kind++)
-        if (weight[kind] > FILE_WEIGHT)
+        if (weight[kind] > SPLIT_WEIGHT)
             weight[kind] /= round_up(divide_up(weight[kind], FILE_WEIGHT), COMPILERS);
 }
 
