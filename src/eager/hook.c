@@ -4,6 +4,9 @@
  *     cb_backward(loss, NULL)           all that comes to w is added up, halve is called with it,
  *                                       and what it gives is added to w's gradient
  *
+ * Those of a result of several are with what computed them: that may be gone over op by op, and
+ * then each op that gave one has its hooks (tape_walk.c).
+ *
  * In: a gradient that is complete. Out: what goes on in its place. A graph knows no code of the
  * user's, so to one a leaf with hooks is what ops outside computed: the tape goes on from there. */
 #include "base/memory.h"
@@ -17,6 +20,7 @@ struct TapeHook {
     cb_gradient_hook *call;
     void *user;
     int number;
+    int part; /* of several results */
 };
 
 void hooks_free(TapeNode *node) {
@@ -27,7 +31,30 @@ void hooks_free(TapeNode *node) {
     }
 }
 
-bool tape_is_hooked(const Tensor *x) { return x->history && tape_node(x)->hook; }
+static TapeNode *holder_of(TapeNode *node) {
+    return node->kind == TAPE_PART ? node->producer[0] : node;
+}
+
+/* The first that came behind that number: hooks may have been removed meanwhile. */
+static const TapeHook *find_next(const TapeNode *holder, int part, int number) {
+    const TapeHook *hook = holder->hook;
+    while (hook && (hook->part != part || hook->number <= number)) hook = hook->next;
+    return hook;
+}
+
+bool hooks_wait(const TapeNode *holder, int part) { return find_next(holder, part, 0); }
+
+bool hooks_before(const TapeNode *whole, int part) {
+    bool before = false;
+    for (const TapeHook *hook = whole->hook; hook && !before; hook = hook->next)
+        before = hook->part != part && whole->steps->is_behind(whole->state, part, hook->part);
+    return before;
+}
+
+bool tape_is_hooked(const Tensor *x) {
+    TapeNode *node = x->history ? tape_node(x) : NULL;
+    return node && hooks_wait(holder_of(node), node->part);
+}
 
 /* x has the history that it has in eager, and ops behind follow that: what was recorded of it so
  * far is computed. NULL with an error. */
@@ -46,31 +73,30 @@ int cb_register_hook(cb_tensor *handle, cb_gradient_hook *call, void *user) {
     int number;
     if (node && checkpoint_is_again()) /* it is there since the first run */
         return checkpoint_told(&number) && number ? number : INT_MAX; /* which none has */
-    if (!node || !checkpoint_tell(node->hooks + 1)) return 0;
+    TapeNode *holder = node ? holder_of(node) : NULL;
+    if (!node || !checkpoint_tell(holder->hooks + 1)) return 0;
     TapeHook *hook = memory_zalloc(sizeof *hook);
     if (!hook) {
         fail_memory(sizeof *hook);
         return 0;
     }
-    if (node->kind == TAPE_PART) node->producer[0]->hooked |= tape_part_bit(node->part);
-    TapeHook **last = &node->hook;
+    TapeHook **last = &holder->hook;
     while (*last) last = &(*last)->next;
-    *hook = (TapeHook){NULL, call, user, ++node->hooks};
+    *hook = (TapeHook){NULL, call, user, ++holder->hooks, node->part};
     *last = hook;
     return hook->number;
 }
 
 void cb_remove_hook(cb_tensor *handle, int number) {
     Tensor *x = tensor_in(handle, "remove_hook");
-    TapeHook **place = x && x->history && !checkpoint_is_again() ? &tape_node(x)->hook : NULL;
-    while (place && *place && (*place)->number != number) place = &(*place)->next;
+    TapeNode *node = x && x->history && !checkpoint_is_again() ? tape_node(x) : NULL;
+    TapeHook **place = node ? &holder_of(node)->hook : NULL;
+    while (place && *place && ((*place)->number != number || (*place)->part != node->part))
+        place = &(*place)->next;
     if (!place || !*place) return;
     TapeHook *hook = *place;
     *place = hook->next;
     memory_free(hook);
-    TapeNode *node = tape_node(x);
-    bool alone = node->kind == TAPE_PART && tape_part_is_alone(node->part);
-    if (alone && !node->hook) node->producer[0]->hooked &= ~tape_part_bit(node->part);
 }
 
 /* What it gives, or g: as another tensor of the caller's scope, since the hook may keep what it was
@@ -87,19 +113,12 @@ static Tensor *call_hook(const TapeHook *hook, Tensor *g) {
     return now ? cb_scope_add(now) : NULL;
 }
 
-/* The first that came behind that number: hooks may have been removed meanwhile. */
-static const TapeHook *find_next(const TapeNode *node, int number) {
-    const TapeHook *hook = node->hook;
-    while (hook && hook->number <= number) hook = hook->next;
-    return hook;
-}
-
-Tensor *hooks_call(const TapeNode *node, Tensor *g, bool graph) {
+Tensor *hooks_call(const TapeNode *holder, int part, Tensor *g, bool graph) {
     Tracer *tracer = tracer_current();
     if (tracer && tracer->meet_code) tracer->meet_code(tracer);
     tracer_set(NULL);
     int scopes = graph ? 0 : no_grad_set(1), number = 0;
-    for (const TapeHook *hook; g && (hook = find_next(node, number));) {
+    for (const TapeHook *hook; g && (hook = find_next(holder, part, number));) {
         number = hook->number;
         g = call_hook(hook, g);
     }

@@ -32,7 +32,7 @@ struct TapeNode {
     EagerEntry *entry;
     GradientNeeds needs;
     Tensor *gradient; /* leaves: what was added up, or NULL */
-    TapeHook *hook;   /* owned, a list: who sees its gradient */
+    TapeHook *hook;   /* owned, a list: who sees its gradient; of a part, it has them */
     int hooks;        /* so many there were */
     Meta meta;        /* of the result, or the leaf */
     bool ended;       /* a leaf that is none any more */
@@ -45,7 +45,6 @@ struct TapeNode {
     Checkpoint *checkpoint; /* held: it was recorded in its first run; NULL: in none */
     int place;              /* there */
     int part;            /* of a part: which result it is */
-    uint64_t hooked;     /* of what computed several: which have had hooks (tape_part_bit) */
     const TogetherSteps *steps; /* of what computed several, for which `state` is theirs */
     void *state;
     int saves;     /* of TAPE_OP: count */
@@ -59,9 +58,12 @@ static inline TapeNode *tape_retain(TapeNode *node) {
     return node;
 }
 
-/* hook.c. What goes on from the node in place of g, which is complete; graph: with a history. NULL
- * with an error. */
-Tensor *hooks_call(const TapeNode *node, Tensor *g, bool graph);
+/* hook.c. Of a node, which holds its hooks, part 0; of a result of several, what computed them. */
+bool hooks_wait(const TapeNode *holder, int part); /* there are some */
+/* Another result has some, from which this one was computed. */
+bool hooks_before(const TapeNode *whole, int part);
+/* What goes on in place of g, which is complete; graph: with a history. NULL with an error. */
+Tensor *hooks_call(const TapeNode *holder, int part, Tensor *g, bool graph);
 void hooks_free(TapeNode *node);
 
 /* checkpoint.c. The thread's checkpoint, if it has one, hears of what is recorded: in its first run

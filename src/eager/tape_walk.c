@@ -257,20 +257,6 @@ static bool step_op(TapeWalk *walk, const TapeVisit *visit) {
     return true;
 }
 
-/* A gradient has come by result i, which was computed from one with a hook, which it goes past. */
-static bool passes_hooks(const TapeNode *node, int i) {
-    bool passes = false;
-    for (int k = 0; k <= node->part && node->hooked; k++)
-        if (node->hooked & tape_part_bit(k)) passes |= node->steps->is_behind(node->state, i, k);
-    if (passes)
-        fail(CB_ERR_ARGUMENT,
-             "backward: a result of a compiled function (%s:%d) was computed from another one of "
-             "the same call, whose hook does not see its gradient: compile it with "
-             "\"backward=tape\"",
-             node->site.file ? node->site.file : "?", node->site.line);
-    return passes;
-}
-
 /* Of what was unrolled: the op that gave it has a visit of its own. */
 static bool step_result(TapeWalk *walk, const TapeVisit *visit) {
     TapeNode *result = *producers_of(walk, visit->node);
@@ -283,7 +269,6 @@ static bool step_result(TapeWalk *walk, const TapeVisit *visit) {
 
 /* One of several results: they are gone over at once, behind the last of them. */
 static bool step_part(TapeWalk *walk, const TapeVisit *visit) {
-    if (passes_hooks(visit->node->producer[0], visit->node->part)) return false;
     if (results_of(walk, visit->node->producer[0])) return step_result(walk, visit);
     TapeVisit *together = &walk->order[number_of(walk, visit->node->producer[0])];
     cb_operand g = cb_operand_tensor(visit->gradient);
@@ -373,11 +358,22 @@ static bool is_passed_by(const TapeWalk *walk, const TapeNode *whole, const Tens
     return passed;
 }
 
-/* What is compiled knows its gradients by sources alone, and they have none: gradients of them, and
- * those by a result of other ones, come by the ops. */
+/* One of the results that are gone over was computed from another one with hooks. */
+static bool is_hooked_before(const TapeWalk *walk, const TapeNode *whole) {
+    bool hooked = false;
+    for (int i = 0; i < length(walk->order) && whole->hook && !hooked; i++) {
+        const TapeNode *part = walk->order[i].node;
+        hooked = part->kind == TAPE_PART && part->producer[0] == whole &&
+                 hooks_before(whole, part->part);
+    }
+    return hooked;
+}
+
+/* What is compiled knows its gradients by sources alone, and they have none: gradients of them,
+ * those by a result of other ones, and what hooks on that see, come by the ops. */
 static bool takes_ops(const TapeWalk *walk, const TapeVisit *visit, const GoingBack *back) {
     if (visit->node->kind != TAPE_TOGETHER) return false;
-    bool takes = visit->leads && walk->graph;
+    bool takes = visit->leads && (walk->graph || is_hooked_before(walk, visit->node));
     for (int k = 0; k < back->count && !takes; k++)
         takes = is_passed_by(walk, visit->node, back->wrt[k]);
     return takes;
@@ -408,11 +404,25 @@ static bool set_out(TapeWalk *walk, TapeNode *root, const GoingBack *back) {
     return length(walk->unrolled) == before || set_out(walk, root, back);
 }
 
-static bool call_hooks(const TapeWalk *walk, TapeVisit *visit) {
+static bool call_hooks(const TapeWalk *walk, TapeVisit *visit, const TapeNode *holder, int part) {
     Tensor *g = visit->gradient;
-    visit->gradient = hooks_call(visit->node, g, walk->graph);
+    if (!hooks_wait(holder, part)) return true;
+    visit->gradient = hooks_call(holder, part, g, walk->graph);
     if (visit->gradient != g) drop(walk, g);
     return visit->gradient;
+}
+
+/* Those of a result that was unrolled see what comes to the op that gave it. */
+static bool call_all_hooks(const TapeWalk *walk, TapeVisit *visit) {
+    const TapeNode *node = visit->node, *whole = node->kind == TAPE_PART ? node->producer[0] : NULL;
+    for (int i = 0; i < length(walk->unrolled); i++) {
+        const Unrolled *unrolled = &walk->unrolled[i];
+        for (int k = 0; k <= unrolled->whole->part && unrolled->whole->hook; k++)
+            if (unrolled->result[k] == node && !call_hooks(walk, visit, unrolled->whole, k))
+                return false;
+    }
+    if (whole && results_of(walk, whole)) return true;
+    return node->kind == TAPE_TOGETHER || call_hooks(walk, visit, whole ? whole : node, node->part);
 }
 
 /* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
@@ -426,7 +436,7 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
         if (!visit->gradient && !visit->given)
             continue; /* no gradient came this way: a 0 in the table */
         if (visit->node->promised) return refuse_promise(visit->node);
-        if (visit->node->hook && !call_hooks(walk, visit)) return false;
+        if (!call_all_hooks(walk, visit)) return false;
         if (visit->leads && !step(walk, visit)) return false;
         bool leaf = visit->node->op == OP_none && !back->wrt;
         if (leaf && !accumulate(walk, visit->node, visit->gradient)) return false;
