@@ -269,19 +269,23 @@ static Kept *kept_new(Backward *backward, const int64_t *argument) {
 }
 
 /* What the graph reads is held. Of what else the ops would, a call knows where it lies: as long as
- * nobody has gone over them, a training loop holds no more than its gradients take. */
+ * nobody has gone over them, a training loop holds no more than its gradients take. What the call
+ * writes to will not lie there as it was: of that the first one holds copies, so that who wants
+ * gradients of gradients from the start has them. */
 static bool keep_inputs(Kept *kept, Tensor *const *value) {
     const Backward *backward = kept->backward;
     kept->thread = &thread_state;
     kept->all = atomic_load_explicit(&backward->function->orders, memory_order_relaxed);
+    kept->copies = kept->all || !atomic_exchange(&kept->backward->called, true);
     for (int i = 0; i < length(backward->kept); i++) {
         const BackwardKept *of = &backward->kept[i];
         Tensor *x = value[of->value];
         bool doubles = x->trace == TRACE_OF_DOUBLES;
         kept->before[i] = (KeptBefore){doubles ? x->value : tensor_out(x), x->history};
         kept->version[i] = storage_version(x->storage);
-        if (!kept->all && !of->read) continue;
-        kept->x[i] = cb_keep(kept->all && of->copied ? kept_copy(x) : tensor_alias(x));
+        bool copy = kept->copies && of->copied;
+        if (!kept->all && !of->read && !copy) continue;
+        kept->x[i] = cb_keep(copy ? kept_copy(x) : tensor_alias(x));
         if (!kept->x[i]) return false;
         kept->version[i] = storage_version(kept->x[i]->storage);
     }

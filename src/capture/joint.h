@@ -34,6 +34,7 @@ typedef struct BackwardKept { /* read by the graph, or by the ops, to run once m
 struct Backward {
     Arena *arena; /* owned: this lives in it */
     _Atomic int references;
+    _Atomic bool called; /* the first call's results may be asked for gradients of gradients yet */
     _Atomic(Executable *) executable; /* NULL: nobody has gone back yet */
     uint32_t making;  /* the process that compiles it; 0: none does. Under backward_lock */
     Graph *graph;     /* until it is compiled; its arena is owned */

@@ -17,6 +17,7 @@ typedef struct Kept {
     uint64_t digest;    /* of what it did, in a checkpoint */
     const void *thread; /* that called: thread_state */
     bool all;           /* x has all that the ops read, and copies of what the call writes to */
+    bool copies;        /* it has those copies */
     History **part;     /* by root */
     Tensor **x; /* what there was before, as Backward.kept, NULL where it is not held; then what was
                  * saved */

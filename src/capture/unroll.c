@@ -62,7 +62,7 @@ static void fail_missing(const Kept *kept, int place, const char *what) {
 
 /* NULL with an error. */
 static Tensor *find_before(const Kept *kept, int place, const char *what) {
-    bool written = kept->backward->kept[place].copied && !kept->all;
+    bool written = kept->backward->kept[place].copied && !kept->copies;
     Tensor *x = kept->x[place];
     if (!x && !written) x = find_alive(kept, place);
     if (x && !written) return kept_is_as_it_was(kept, place, x, what) ? x : NULL;
