@@ -151,7 +151,8 @@ static bool has_turned_few(const CKernel *c) {
     return c->turns_few && !c->edge && c->e.usage->holes;
 }
 
-/* Blocks of TURN_LANES columns and up to TURN_ROWS rows; what is no whole row goes by itself. */
+/* Blocks of TURN_LANES columns, the last one of those that are left, too, and up to TURN_ROWS rows;
+ * what is no whole row goes by itself. */
 static void open_turns(CKernel *c) {
     Emit *e = &c->e;
     const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
@@ -173,7 +174,7 @@ static void open_turns(CKernel *c) {
     emit_line(e, "int64_t left = width - block;");
     for (int i = 0; c->edge && c->piece_axis == e->lane_axis && i < length(c->edge); i++)
         end_before(c, c->edge[i]);
-    emit_line(e, "const int n = left < %d ? (int)left : %d;", TURN_LANES, TURN_LANES);
+    emit_line(e, "const int n = left < %d ? (int)left : %d;", 2 * TURN_LANES, TURN_LANES);
     emit_open(e, "for (int64_t row = 0; row < rows; row++)");
 }
 
