@@ -156,7 +156,7 @@ static Kernel *over_other_axes(const Kernel *kernel) {
 
 Kernel *kernel_of_few(const Kernel *kernel, int axis) {
     Kernel *over = over_other_axes(kernel);
-    over->axis[axis].few = true;
+    over->axis[axis].few = over->axis[axis].varies = true;
     return over;
 }
 

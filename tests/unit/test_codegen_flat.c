@@ -253,13 +253,36 @@ static void test_what_is_no_slab(void **state) {
     arena_free(arena);
 }
 
+/* Columns that are no whole vectors, of many rows: lanes are those of several rows. */
+static void test_several_rows(void **state) {
+    (void)state;
+    static const int size[][2] = {{300, 17}, {257, 31}, {301, 47}, {256, 63},
+                                  {300, 32}, {300, 65}, {255, 31}};
+    enum { SIZES = sizeof size / sizeof *size, SEVERAL = 4 };
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    const char *text[SIZES];
+    for (int i = 0; i < SIZES; i++) {
+        int rows = size[i][0], n = size[i][1];
+        text[i] = arena_format(
+            arena,
+            "kernel shares_%d_%d(outer a0:2, outer a1:%d, inner a2:%d) tile split 1 { b0: in"
+            " f32[%d] b1: out f32[%d] t0 = f32 load b0[(((a0*%d)+(a2*%d))+a1)] t1 = f32 exp t0"
+            " t2 = f32 reduce sum t1 t3 = f32 div t1, t2 store b1[(((a0*%d)+(a2*%d))+a1)] = t3 }",
+            rows, n, n, rows, 2 * rows * n, 2 * rows * n, rows * n, n, rows * n, n);
+        assert_int_equal(strstr(source(arena, text[i]), "several") != NULL, i < SEVERAL);
+    }
+    check_all(text, SIZES);
+    arena_free(arena);
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_one_run), cmocka_unit_test(test_folds),
         cmocka_unit_test(test_large_results),    cmocka_unit_test(test_what_is_not_one_run),
         cmocka_unit_test(test_blocks_of_rows),   cmocka_unit_test(test_slabs),
-        cmocka_unit_test(test_what_is_no_slab),
+        cmocka_unit_test(test_what_is_no_slab),  cmocka_unit_test(test_several_rows),
     };
     int failed = cmocka_run_group_tests_name("codegen of flat rows", tests, NULL, NULL);
     cb_cleanup();

@@ -224,9 +224,14 @@ static void begin_array_accumulators(CKernel *c, int pass) {
 }
 
 void c_repeat_lanes(CKernel *c, const char *array) {
-    if (c->several)
-        emit_line(&c->e, "for (int l = n; l < wide; l++) %s[l] = %s[l - n];", array, array);
-    else if (whole_lines(c))
+    if (c->several) {
+        emit_open(&c->e, "for (int done = n; done < wide; done *= 2)");
+        emit_directive(&c->e, "#pragma omp simd");
+        emit_line(&c->e, "for (int l = 0; l < done; l++) %s[done + l] = %s[l];", array, array);
+        emit_close(&c->e);
+        return;
+    }
+    if (whole_lines(c))
         emit_line(&c->e, "for (int l = n; l < %s; l++) %s[l] = 0;", whole_lines(c), array);
 }
 
@@ -234,9 +239,11 @@ void c_repeat_lanes(CKernel *c, const char *array) {
 static void fold_several(CKernel *c, const Expr *x, int pass) {
     Phrase all = reduce_name(c, x);
     const char *array = arena_format(c->e.arena, "r%u", emit_number(&c->e, x->id));
-    Phrase other = text_atom(arena_format(c->e.arena, "%s[row + l]", array));
-    emit_open(&c->e, "for (int row = n; row < wide; row += n)");
-    emit_line(&c->e, "for (int l = 0; l < n; l++) %s = %s;", all.text, combined(c, x, all, other));
+    Phrase other = text_atom(arena_format(c->e.arena, "%s[half + l]", array));
+    emit_open(&c->e, "for (int half = wide / 2; half >= n; half /= 2)");
+    emit_directive(&c->e, "#pragma omp simd");
+    emit_line(&c->e, "for (int l = 0; l < half; l++) %s = %s;", all.text,
+              combined(c, x, all, other));
     emit_close(&c->e);
     if (pass + 1 < c->e.info.pass_count) c_repeat_lanes(c, array);
 }

@@ -104,8 +104,12 @@ static void count_lanes(CKernel *c, bool chunked) {
         return;
     }
     if (c->several) {
-        emit_line(e, "const int n = (int)%s, wide = %d * n;",
-                  emit_size(e, e->kernel->axis[axis].size), SEVERAL_ROWS);
+        const char *columns = emit_size(e, e->kernel->axis[axis].size);
+        const char *rows = emit_size(e, e->kernel->axis[e->kernel->outer_count].size);
+        emit_line(e, "const int n = (int)%s;", columns);
+        emit_line(e, "int several = 4, wide = 4 * n;");
+        emit_line(e, "while (wide <= %d && 8 * several <= %s) several *= 2, wide *= 2;",
+                  SEVERAL_LANES / 2, rows);
         return;
     }
     emit_line(e, "int64_t run = high - item;");
@@ -397,13 +401,16 @@ static void all_items(CKernel *c) {
     close_items(c, mark);
 }
 
+/* Columns that are few, or may be. */
 static void items_of_few_columns(CKernel *c) {
     Emit *e = &c->e;
-    const char *columns = emit_size(e, e->kernel->axis[e->lane_axis].size);
-    emit_open(e, "if (%s > 1 && %s <= %d)", columns, columns, FEW_POINTS);
+    const Axis *axis = &e->kernel->axis[e->lane_axis];
+    const char *columns = emit_size(e, axis->size);
+    if (axis->varies) emit_open(e, "if (%s > 1 && %s <= %d)", columns, columns, SEVERAL_COLUMNS);
     c->few_columns->e.indent = e->indent;
     c->few_columns->hidden = c->hidden;
     all_items(c->few_columns);
+    if (!axis->varies) return;
     emit_line(e, "return;");
     emit_close(e);
 }
@@ -517,7 +524,8 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     if (c->columns) c_repeat_columns(c);
     if (c->few_columns) items_of_few_columns(c);
     if (c->longest && !apart) rows_by_length(c, e->kernel);
-    all_items(c);
+    bool all = !c->few_columns || kernel->axis[e->lane_axis].varies;
+    if (all) all_items(c);
     if (c->any_stream) emit_line(e, "stream_fence();");
     usage->helper[HELPER_stream] |= c->any_stream;
     emit_close(e);

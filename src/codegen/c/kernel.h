@@ -69,7 +69,7 @@ struct CKernel {
     Phrase *point_name;    /* written-out inner points: names by point and expression */
     CKernel *few;          /* an ARRAY kernel as it is for few inner points; or NULL */
     int64_t few_points;    /* of such a one: for up to so many; else 0 */
-    CKernel *few_columns;  /* the same for few lanes */
+    CKernel *few_columns;  /* the same for few lanes, in whose place it is if they do not vary */
     CKernel **flat_rows;   /* vec, of a NESTED one: flat ones for rows of few lanes; or NULL */
     int longest;           /* of the lengths of rows that have texts of their own; or 0 */
     int64_t *row_edge;     /* vec: where one of these ends and the next one begins */
@@ -113,7 +113,8 @@ enum {
     TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
     TURN_FEW = 8,          /* of up to so many a run is text */
     LENGTH_MOST = 8,       /* of rows that are taken apart: of 2, 3, 4 and 8 */
-    SEVERAL_ROWS = 32,     /* of few columns, at a time */
+    SEVERAL_COLUMNS = 63,  /* of rows several of which are lanes, */
+    SEVERAL_LANES = 256,   /* most lanes of several rows of few columns */
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
     APART_ARITHMETIC = 500  /* in its functions: more become calls */
 };

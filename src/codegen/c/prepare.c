@@ -29,7 +29,8 @@ enum {
     WEAVE_COST = 12, /* additions for each point, from which on vectors make up for gathering */
     FEW_LANES = 64,  /* four vectors of AVX-512, which stay in registers for all of few points: */
     FEW_ROWS = 128,  /* of so many, if what they keep leaves room */
-    PART_LANES = 9   /* of a piece of a row whose length varies: its own does, too */
+    LEAST_OF_SEVERAL = 256, /* rows of which several are lanes at a time */
+    PART_LANES = 9          /* of a piece of a row whose length varies: its own does, too */
 };
 
 int c_own_cost(const Expr *x) {
@@ -269,7 +270,7 @@ static void choose_lanes(CKernel *c) {
         if (c->weave) c->lanes = c->weave;
         if (c->slab) c->lanes = c->slab;
         if (has_few(kernel, true) && !c->columns) c->lanes = FEW_LANES;
-        if (has_few(kernel, false)) c->lanes = SEVERAL_ROWS * FEW_POINTS;
+        if (has_few(kernel, false)) c->lanes = SEVERAL_LANES;
     }
     c->e.origin_level = 0;
     c->out_lanes = c->lanes;
@@ -468,6 +469,15 @@ static void choose_masks(CKernel *c) {
     c->masked = c->hides_run || c->e.kernel->axis[along].varies;
 }
 
+/* Columns whose number varies, or that are no whole vectors, of so many rows that adding up those
+ * of several at the end costs little. */
+static bool are_several(const CKernel *c) {
+    const Axis *columns = &c->e.kernel->axis[c->e.lane_axis];
+    bool rows = kernel_typical_row(c->e.kernel) >= LEAST_OF_SEVERAL;
+    if (columns->varies) return c->e.usage->holes;
+    return rows && columns->size <= SEVERAL_COLUMNS && columns->size % (LINE_BYTES / 4) != 0;
+}
+
 /* Columns that are folded over rows whose number varies and may be small: what lanes keep in arrays
  * from row to row costs more than the rows then. For few there is another text, whose lanes are
  * so many that they stay in registers. And where the number of columns varies, one for few of
@@ -477,16 +487,16 @@ static void choose_few(CKernel *c) {
     int rows = kernel->outer_count, lane = c->e.lane_axis;
     bool one = c->shape == SHAPE_ARRAY && c->inner_count == 1 && c->reduce_count;
     c->several = has_few(kernel, false);
-    if (!one || c->several || has_few(kernel, true) || !c->e.usage->holes) return;
+    if (!one || c->several || has_few(kernel, true)) return;
     if (c->columns || c->slab || c->weave || kernel_has_scan(kernel)) return;
     if (FEW_POINTS * c_whole_cost(c) > APART_ARITHMETIC || c_has_halves(kernel) || c->any_stream)
         return;
-    if (kernel->axis[rows].varies && !c->split) {
+    if (kernel->axis[rows].varies && !c->split && c->e.usage->holes) {
         CKernel *few = c_prepare(kernel_of_few(kernel, rows), NULL, false, c->e.usage, c->e.out);
         /* rows that lie are gathered in both */
         if (!rows_vary(c) || c_keeps_any(few)) c->few = few;
     }
-    if (kernel->axis[lane].varies && c_may_go_by_several(c))
+    if (are_several(c) && c_may_go_by_several(c))
         c->few_columns = c_prepare(kernel_of_few(kernel, lane), NULL, false, c->e.usage, c->e.out);
 }
 

@@ -318,14 +318,13 @@ static const Expr *lanes_condition(const CKernel *c, int pass) {
     return all && c->e.local[all->id].level < c->e.lane_level ? all : NULL;
 }
 
-/* Lanes are the columns of SEVERAL_ROWS rows, or of what is left of them. */
+/* Lanes are the columns of several rows, or of what is left of them. */
 static void loop_over_several(CKernel *c, int pass, const char *low, const char *high) {
     Emit *e = &c->e;
     int axis = e->kernel->outer_count;
-    emit_open(e, "for (int64_t a%d = %s; a%d < %s; a%d += %d)", axis, low, axis, high, axis,
-              SEVERAL_ROWS);
-    emit_line(e, "const int some = %s - a%d < %d ? (int)(%s - a%d) * n : wide;", high, axis,
-              SEVERAL_ROWS, high, axis);
+    emit_open(e, "for (int64_t a%d = %s; a%d < %s; a%d += several)", axis, low, axis, high, axis);
+    emit_line(e, "const int some = %s - a%d < several ? (int)(%s - a%d) * n : wide;", high, axis,
+              high, axis);
     emit_declare(e, 1);
     c->count = "some";
     c_lane_loop(c, pass);
@@ -342,9 +341,9 @@ static void loops_over_several(CKernel *c, int pass) {
         loop_over_several(c, pass, low, high);
         return;
     }
-    long long step = SEVERAL_ROWS * ARRAY_SUM_BLOCK;
-    emit_open(e, "for (int64_t block = %s; block < %s; block += %lld)", low, high, step);
-    emit_line(e, "const int64_t stop = block + %lld < %s ? block + %lld : %s;", step, high, step,
+    const char *terms = arena_format(e->arena, "%d * several", ARRAY_SUM_BLOCK);
+    emit_open(e, "for (int64_t block = %s; block < %s; block += %s)", low, high, terms);
+    emit_line(e, "const int64_t stop = block + %s < %s ? block + %s : %s;", terms, high, terms,
               high);
     c_array_partials(c, pass, true);
     loop_over_several(c, pass, "block", "stop");
