@@ -254,6 +254,18 @@ Kernel *kernel_by_rows(const Kernel *kernel, int64_t points, bool few);
 Kernel *kernel_of_few(const Kernel *kernel, int axis);
 Kernel *kernel_of_points(const Kernel *kernel, int axis, int64_t points);
 
+/* What a kernel does to its rows; row.c. */
+typedef struct RowWork {
+    bool stores;      /* every point */
+    int reduces;      /* folds of a row */
+    int points, rows; /* additions for each point, and for each row */
+} RowWork;
+enum { DEAR_POINT = 10 }; /* additions: an exponential */
+RowWork kernel_row_work(const Kernel *kernel);
+/* Whether rows are walked several times, or at much cost for each point: folded and made into
+ * something for each, folded twice, or through an exponential. */
+bool row_is_dear(const RowWork *work);
+
 /* Whether axis and the one before it can be walked as one run: every access that varies with both
  * goes on at the end of a row, and nothing else asks for coordinates of both. guarded: loads may
  * have conditions. flat.c. */

@@ -27,34 +27,6 @@ static void vote(Kernel *kernel, Expr *index, int axis, int *votes) {
         *votes -= 1;
 }
 
-/* What a kernel does to its rows. */
-typedef struct RowWork {
-    bool stores;      /* every point */
-    int reduces;      /* folds of a row */
-    int points, rows; /* additions for each point, and for each row */
-} RowWork;
-
-static RowWork work_of(const Kernel *kernel) {
-    RowWork work = {0};
-    for (int s = 0; s < length(kernel->store); s++)
-        work.stores |= expr_uses_inner(kernel, kernel->store[s].index);
-    for (int i = 0; i < length(kernel->expr); i++) {
-        const Expr *x = kernel->expr[i];
-        work.reduces += x->op == EX_reduce;
-        bool computes = x->op < OP_COUNT && x->op != OP_constant && !index_is_arithmetic(x);
-        int *cost = expr_uses_inner(kernel, x) ? &work.points : &work.rows;
-        if (computes) *cost += op_info(x->op)->cost;
-    }
-    return work;
-}
-
-/* Whether rows are walked several times, or at much cost for each point: folded and made into
- * something for each, folded twice, or through an exponential. */
-static bool is_dear(const RowWork *work) {
-    bool costs = work->points + work->rows >= DEAR_POINT;
-    return work->reduces && (work->stores || work->reduces > 1 || costs);
-}
-
 /* Bytes of a point where generated code walks what is left of a row as vectors whose other lanes a
  * mask leaves out (codegen/c/prepare.c): four or eight wherever points are, and no condition. */
 static int64_t masked_bytes(const Kernel *kernel) {
@@ -88,12 +60,12 @@ static bool varies(const Kernel *kernel, bool inner) {
  * if lanes go across them, vectors under a mask are faster from a few points on, unless much is
  * computed once for each row, which has no lanes then. */
 static int64_t least_along(const Kernel *kernel, const DeviceMachine *machine) {
-    const RowWork work = work_of(kernel);
+    const RowWork work = kernel_row_work(kernel);
     int64_t bytes = varies(kernel, true) && work.stores ? masked_bytes(kernel) : 0;
     if (bytes && work.rows < DEAR_POINT)
         return work.points < DEAR_POINT ? machine->short_row / 2
                                         : machine->short_row * 3 * bytes / 16;
-    return machine->short_row * (is_dear(&work) ? 3 : 2) / 2;
+    return machine->short_row * (row_is_dear(&work) ? 3 : 2) / 2;
 }
 
 /* Rows that are too short for lanes along them, of which there are many. Where their length varies,

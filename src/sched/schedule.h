@@ -22,7 +22,6 @@
 #include "sched/plan.h"
 
 enum { DOMAIN_AXES = 16, GROUP_NODES = 512, GROUP_MEMBERS = 96 };
-enum { DEAR_POINT = 10 }; /* additions: an exponential */
 
 typedef struct Domain {
     int count;

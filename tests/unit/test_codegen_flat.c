@@ -276,6 +276,45 @@ static void test_several_rows(void **state) {
     arena_free(arena);
 }
 
+/* Whether the text of all lengths has one for few points, with lanes across the rows. */
+static bool goes_across(Arena *arena, const char *text) {
+    Buffer code = buffer_new(arena);
+    Holes holes = {.arena = arena};
+    c_render_kernel(kernel_parse(arena, text), &holes, &code);
+    return strstr(buffer_text(&code), " <= 23)") != NULL;
+}
+
+/* Dear rows whose length varies do; not what has one fold, keeps exponentials, is converted one by
+ * one, goes on from point to point, or adds to sums. */
+static void test_few_points(void **state) {
+    (void)state;
+    static const struct {
+        const char *dtype, *made;
+        bool across;
+    } rows[] = {
+        {"f32", "t3 = f32 sub t0, t1 store b1[((a0*40)+a1)] = t3", true},
+        {"f32", "store b1[a0] = t1", false},
+        {"f32",
+         "t2 = f32 sub t0, t1 t3 = f32 exp t2 t4 = f32 reduce sum t3 t5 = f32 div t3, t4"
+         " store b1[((a0*40)+a1)] = t5",
+         false},
+        {"f16", "t3 = f32 sub t0, t1 store b1[((a0*40)+a1)] = t3", false},
+        {"f32", "t2 = f32 scan sum t0 t3 = f32 sub t2, t1 store b1[((a0*40)+a1)] = t3", false},
+        {"f32", "t3 = f32 sub t0, t1 sum b1[a1] = t3", false},
+    };
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *text = arena_format(
+            arena,
+            "kernel few(outer a0:300+, inner a1:40+) row split 1 { b0: in %s[12000] b1: out"
+            " %s[12000] t0 = f32 load b0[((a0*40)+a1)] t1 = f32 reduce amax t0 %s }",
+            rows[i].dtype, rows[i].dtype, rows[i].made);
+        assert_int_equal(goes_across(arena, text), rows[i].across);
+    }
+    arena_free(arena);
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
@@ -283,6 +322,7 @@ int main(void) {
         cmocka_unit_test(test_large_results),    cmocka_unit_test(test_what_is_not_one_run),
         cmocka_unit_test(test_blocks_of_rows),   cmocka_unit_test(test_slabs),
         cmocka_unit_test(test_what_is_no_slab),  cmocka_unit_test(test_several_rows),
+        cmocka_unit_test(test_few_points),
     };
     int failed = cmocka_run_group_tests_name("codegen of flat rows", tests, NULL, NULL);
     cb_cleanup();

@@ -415,6 +415,20 @@ static void items_of_few_columns(CKernel *c) {
     emit_close(e);
 }
 
+/* Dear rows of few points. */
+static void items_across(CKernel *c) {
+    Emit *e = &c->e;
+    const char *points = emit_size(e, e->kernel->axis[e->kernel->outer_count].size);
+    emit_open(e, "if (%s > 1 && %s <= %d)", points, points, ACROSS_POINTS);
+    c->across->e.indent = e->indent;
+    c->across->hidden = c->hidden;
+    c_keep_rows(c->across);
+    if (c->across->columns) c_repeat_columns(c->across);
+    all_items(c->across);
+    emit_line(e, "return;");
+    emit_close(e);
+}
+
 static void open_function(CKernel *c, const char *kind, const char *suffix) {
     Emit *e = &c->e;
     emit_open(e, "%s %s%s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
@@ -512,6 +526,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_choose_steps(c);
     c_choose_flat_rows(c);
     c_choose_lengths(c);
+    c_choose_across(c);
     put(out, "\n");
     c_lane_functions(c);
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
@@ -524,6 +539,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     if (c->columns) c_repeat_columns(c);
     if (c->few_columns) items_of_few_columns(c);
     if (c->longest && !apart) rows_by_length(c, e->kernel);
+    if (c->across) items_across(c);
     bool all = !c->few_columns || kernel->axis[e->lane_axis].varies;
     if (all) all_items(c);
     if (c->any_stream) emit_line(e, "stream_fence();");

@@ -30,7 +30,7 @@ enum {
     FLAT_ELEMENTS = 384,   /* of a block: what is expanded stays in L1 */
     FLAT_BYTES = 64 << 10, /* of all that is expanded */
     FLAT_ROWS = 16,        /* a block is a multiple of so many rows, and whole vectors */
-    SLAB_COLUMNS = 15,     /* more are lanes of their own */
+    SLAB_COLUMNS = 15,     /* more are lanes of their own, or of several rows */
     SLAB_STRIP = 32,       /* lanes at the least: two vectors of f32, whose sums do not wait, */
     SLAB_LANES = 16,       /* and whole ones */
     SLAB_PART = 4096,      /* terms of one partial sum */
@@ -43,7 +43,7 @@ enum {
 
 static int inner_axis(const CKernel *c) { return c->e.kernel->outer_count; }
 
-static bool any_flat(const CKernel *c) {
+bool c_is_any_flat(const CKernel *c) {
     for (int pass = 0; pass < c->e.info.pass_count; pass++)
         if (c_is_flat(c, pass)) return true;
     return false;
@@ -71,7 +71,6 @@ void c_choose_columns(CKernel *c, bool by_point) {
     int axis = inner_axis(c);
     if (c->inner_count != 1 || !axis || c->split || axis_typical(kernel, axis - 1) < 2) return;
     bool few = kernel->axis[axis].few;
-    if (few && length(c->e.info.reduce)) return;  /* nor does what they are folded to go flat */
     if (kernel->axis[axis].varies != few) return; /* columns are literal here, or up to few */
     int64_t columns = axis_typical(kernel, axis);
     bool registers = !by_point && !few && (columns < FLAT_LEAST || columns == 8);
@@ -79,7 +78,7 @@ void c_choose_columns(CKernel *c, bool by_point) {
     if (!few && length(kernel_edges(kernel, axis, c->e.arena))) return;
     if (!kernel_runs_flat(kernel, axis, few)) return;
     c->columns = columns;
-    if (!any_flat(c)) c->columns = 0;
+    if (!c_is_any_flat(c)) c->columns = 0;
     c->columns_vary = c->columns && few;
 }
 
@@ -306,8 +305,9 @@ void c_repeat_columns(CKernel *c) {
     const char *most = arena_format(e->arena, "%lld", (long long)c->lanes);
     if (c->columns_vary) {
         const char *columns = columns_text(c);
-        emit_line(e, "const int64_t most = %d / %s < %s ? %d / %s : %s;", FLAT_ELEMENTS, columns,
-                  most, FLAT_ELEMENTS, columns, most);
+        const char *rows = arena_format(e->arena, c->reduce_count ? "(%d / %s & -%d)" : "%d / %s",
+                                        FLAT_ELEMENTS, columns, FLAT_ROWS); /* whole vectors */
+        emit_line(e, "const int64_t most = %s < %s ? %s : %s;", rows, most, rows, most);
         most = "most";
     }
     for (int pass = 0; pass < e->info.pass_count; pass++) {

@@ -71,6 +71,7 @@ struct CKernel {
     int64_t few_points;    /* of such a one: for up to so many; else 0 */
     CKernel *few_columns;  /* the same for few lanes, in whose place it is if they do not vary */
     CKernel **flat_rows;   /* vec, of a NESTED one: flat ones for rows of few lanes; or NULL */
+    CKernel *across;       /* of rows whose length varies: the one for few points; or NULL */
     int longest;           /* of the lengths of rows that have texts of their own; or 0 */
     int64_t *row_edge;     /* vec: where one of these ends and the next one begins */
     bool several;          /* it is such a one: lanes are the columns of several rows, */
@@ -113,6 +114,7 @@ enum {
     TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
     TURN_FEW = 8,          /* of up to so many a run is text */
     LENGTH_MOST = 8,       /* of rows that are taken apart: of 2, 3, 4 and 8 */
+    ACROSS_POINTS = 23,    /* most of dear rows that have lanes across them */
     SEVERAL_COLUMNS = 63,  /* of rows several of which are lanes, */
     SEVERAL_LANES = 256,   /* most lanes of several rows of few columns */
     HEAVY_ARITHMETIC = 200, /* additions in a kernel's text */
@@ -185,6 +187,7 @@ void c_lanes_in_steps(CKernel *c);
 /* by_point: all points of a row at once would cost too much. */
 void c_choose_columns(CKernel *c, bool by_point);
 void c_choose_lengths(CKernel *c);
+void c_choose_across(CKernel *c);
 static inline int c_next_length(int length) { return length < 4 ? length + 1 : 2 * length; }
 bool c_keeps_any(const CKernel *c); /* rows for a later sweep */
 void c_choose_flat_rows(CKernel *c); /* of a kernel, whose pieces and steps are chosen */
@@ -194,6 +197,7 @@ bool c_may_go_by_several(const CKernel *c); /* rows, which are folded */
 void c_slab_sweep(CKernel *c, int pass); /* between both ends of its accumulators */
 void c_flat_accesses(CKernel *c);
 bool c_is_flat(const CKernel *c, int pass);
+bool c_is_any_flat(const CKernel *c); /* of its sweeps */
 void c_repeat_columns(CKernel *c);       /* before the items */
 void c_flat_sweep(CKernel *c, int pass); /* row-level values are in arrays */
 

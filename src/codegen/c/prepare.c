@@ -522,6 +522,24 @@ void c_choose_lengths(CKernel *c) {
     if (rows_vary(c)) c->longest = c_longest_text(c);
 }
 
+/* Dear rows whose length varies have another text for up to ACROSS_POINTS, with lanes across them,
+ * as literal ones of these lengths have (least_along in sched/form.c). Where lanes go across rows
+ * anyway, what is stored for each point goes along them in it. */
+void c_choose_across(CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    const RowWork work = kernel_row_work(kernel);
+    int points = kernel->outer_count;
+    bool folds = c->inner_count == 1 && points > 0 && row_is_dear(&work) && !c->split;
+    if (!folds || !c->e.usage->holes || !kernel->axis[points].varies || c->any_stream) return;
+    if (c_has_halves(kernel) || !sets_alone(kernel) || kernel_has_scan(kernel)) return;
+    if (c->shape != SHAPE_ROW && c->shape != SHAPE_ARRAY) return;
+    Kernel *few = kernel_of_few(kernel, points);
+    few->form = FORM_TILE;
+    CKernel *across = c_prepare(few, NULL, false, c->e.usage, c->e.out);
+    if (across->shape != SHAPE_ARRAY || c_keeps_any(across)) return;
+    if (c->shape == SHAPE_ROW || across->columns) c->across = across;
+}
+
 CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
@@ -553,6 +571,7 @@ CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usa
     choose_calls(c);
     c->reduce_count = length(e->info.reduce);
     keep_columns(c);
+    if (c->columns_vary && !c_is_any_flat(c)) c->columns = 0, c->columns_vary = false;
     if (c->columns) c_choose_outs(c); /* anew: where rows are kept, no sweep is flat */
     choose_masks(c);
     choose_line(c);
