@@ -299,7 +299,9 @@ static void test_few_points(void **state) {
          " store b1[((a0*40)+a1)] = t5",
          false},
         {"f16", "t3 = f32 sub t0, t1 store b1[((a0*40)+a1)] = t3", false},
-        {"f32", "t2 = f32 scan sum t0 t3 = f32 sub t2, t1 store b1[((a0*40)+a1)] = t3", false},
+        {"f32",
+         "t2 = f32 exp t0 t3 = f32 scan sum t2 t4 = f32 sub t3, t1 store b1[((a0*40)+a1)] = t4",
+         false},
         {"f32", "t3 = f32 sub t0, t1 sum b1[a1] = t3", false},
     };
     Arena *arena = arena_new();
