@@ -70,7 +70,7 @@ static int64_t least_along(const Kernel *kernel, const DeviceMachine *machine) {
 
 /* Rows that are too short for lanes along them, of which there are many. Where their length varies,
  * few rows are as good either way, and where their number does, it does not decide. */
-static bool has_short_rows(const Kernel *kernel, const DeviceMachine *machine) {
+bool has_short_rows(const Kernel *kernel, const DeviceMachine *machine) {
     if (kernel->inner_size >= least_along(kernel, machine)) return false;
     if (varies(kernel, true)) return kernel->outer_size > MOST_VARYING_ROWS;
     return kernel->outer_size >= machine->many_rows || varies(kernel, false);

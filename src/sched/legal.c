@@ -76,7 +76,7 @@ static bool takes_sinks(Merge *m, const Group *rows, const Group *sums) {
     const Domain *domain = &rows->domain;
     int last = domain->count - 1;
     m->sinks = only_sums(sums) && !has_scan(rows) && domain->inner[last] &&
-               domain->size[last] >= m->schedule->machine->short_row &&
+               !(rows->trial && has_short_rows(rows->trial, m->schedule->machine)) &&
                domain_take(domain, &sums->domain, &m->domain);
     return m->sinks;
 }
@@ -129,11 +129,13 @@ static bool elements_pass(const Merge *m, const Group *a, const Group *b) {
     return false;
 }
 
-/* Of sum(x, 1) + sum(transpose(x, 0, 1), 1) each alone reads x as it lies. */
+/* Of sum(x, 1) + sum(transpose(x, 0, 1), 1) each alone reads x as it lies. Short rows are gathered
+ * by whoever does more with them than another. */
 static bool folds_agree(const Merge *m) {
     const Group *a = m->a, *b = m->b;
     const DeviceMachine *machine = m->schedule->machine;
     if (elements_pass(m, a, b) || elements_pass(m, b, a)) return true;
+    if (has_short_rows(a->trial, machine) || has_short_rows(b->trial, machine)) return true;
     return form_of(a->trial, machine) == form_of(b->trial, machine);
 }
 

@@ -182,6 +182,7 @@ int finish_group(Schedule *schedule, Group *group, const bool *stored);
  * then the updates in index order. */
 void finish_scatter(Schedule *schedule, Group *group, const int *uses, int kernel[2]);
 Form form_of(Kernel *kernel, const DeviceMachine *machine); /* of a trial, too */
+bool has_short_rows(const Kernel *kernel, const DeviceMachine *machine); /* with lanes across */
 /* Form, split and costs of a complete kernel (form.c). */
 void choose_form(Kernel *kernel, const DeviceMachine *machine);
 int node_value(Schedule *schedule, const Node *node); /* its plan value, made when it has none */

@@ -146,6 +146,10 @@ static void reductions_share_a_kernel_by_their_split(void **state) {
         {"graph(x: f32[96, 96]) { a = softmax(permute(x, [1, 0]), dim=1)\n"
          " b = amax(add(a, x), dim=[1])\n return a, b }",
          1, ""},
+        /* Short rows, the dear ones of which alone have lanes across them. */
+        {"graph(x: f32[96, 20]) { a = amax(x, dim=[1])\n b = sum(exp(x), dim=[1])\n"
+         " return a, b }",
+         1, ""},
         /* A long row is folded along memory, and what lies across it is turned before; not where
          * all lies across it, the row is short, or there is one element for all of it. */
         {"graph(x: f32[96, 96], y: f32[96, 96]) { p = add(sigmoid(x), sigmoid(permute(y, [1, "
@@ -208,6 +212,11 @@ static void sums_that_nobody_reads_are_sinks_of_rows(void **state) {
         {"graph(x: f32[63, 96]) { m = amax(x, dim=[1])\n b = sum(x, dim=[0])\n return m, b }", 2,
          "other_position "},
         {"graph(x: f32[96, 15]) { m = amax(x, dim=[1])\n b = sum(x, dim=[0])\n return m, b }", 2,
+         "other_split "},
+        {"graph(x: f32[96, 24]) { y = sub(x, amax(x, dim=[1], keepdim=true))\n"
+         " b = sum(y, dim=[0])\n return y, b }",
+         1, ""},
+        {"graph(x: f32[96, 23]) { y = softmax(x, dim=1)\n b = sum(y, dim=[0])\n return y, b }", 2,
          "other_split "},
         {"graph(x: f32[96, 96]) { m = amax(x, dim=[0])\n b = sum(x, dim=[1])\n return m, b }", 2,
          "other_split "},
