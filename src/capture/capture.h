@@ -9,6 +9,7 @@
  *   guard.c      what an entry expects of its inputs
  *   conditions.c what it expects around them: autocast, precision, under fullgraph the module
  *   stance.c     what may be compiled: the option stance, the limit of entries
+ *   passing.c    sizes that do not come back are not compiled at once
  *   retire.c     entries of other sizes: which of them stay
  *   find.c       one of hundreds, by a hash of its inputs or of the op that told it from others
  *   sizes.c      which sizes of an entry others will have

@@ -320,7 +320,8 @@ static void append(Function *function, Entry *entry) {
     find_add(function, entry);
     replace_covered(function, entry);
     atomic_fetch_add(&function->entry_count, 1);
-    atomic_store(&entry->used, atomic_load(&function->calls));
+    entry->made = atomic_load(&function->calls);
+    atomic_store(&entry->used, entry->made);
     function_retire(function, entry);
 }
 

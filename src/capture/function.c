@@ -124,6 +124,8 @@ static Reason find_obstacle(Function *function, Ambient now, Tensor *const *inpu
     bool resized = function_find_resized(function, input, input_count);
     int count = function_alternatives(function, false, resized);
     Reason obstacle = stance_find(count, function_limit()), why = obstacle;
+    bool passes = obstacle == REASON_NONE && resized;
+    if (passes && function_lets_pass(function, input, input_count)) obstacle = REASON_sizes_pass;
     snprintf(miss, bytes, "it is not compiled yet");
     bool known = has_entry(function);
     if (known) why = miss_describe(function, now, input, input_count, miss, bytes);
@@ -180,6 +182,7 @@ static __attribute__((noinline, cold)) void forget(Function *function, uint64_t 
         atomic_store(&function->keeps_history, false);
         atomic_store(&function->follows_inputs, false);
         atomic_store(&function->breaks_again, false);
+        for (int i = 0; i < PASSED_WORDS; i++) atomic_store(&function->passed[i], 0);
         atomic_store(&function->reset, reset);
     }
     lock_give(function_lock(function));

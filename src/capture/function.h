@@ -161,7 +161,8 @@ struct Entry {
     double start_ms, trace_ms, compile_ms; /* start: when its recording began */
     WorkerJob job;        /* later.c: its C code is made in the background */
     _Atomic bool counts;  /* for the limit, and it stays (retire.c) */
-    _Atomic int64_t used; /* in which call, last */
+    int64_t made;         /* in which call of the function */
+    _Atomic int64_t used; /* and in which one last */
     _Atomic bool gone;    /* it leaves the list, or has: none may point at it any more */
     Entry *left;          /* the one that left before */
 };
@@ -262,7 +263,7 @@ typedef struct Note { /* a reason that was given */
     int64_t count;
 } Note;
 
-enum { MAX_NOTES = 32 };
+enum { MAX_NOTES = 32, PASSED_WORDS = 64 };
 
 /* Called by function_text, which enters the function; may escape through out's arena. */
 typedef void FunctionPrint(Function *function, Buffer *out);
@@ -302,6 +303,7 @@ struct cb_function {
                                       * has asked for some, or the option backward */
     _Atomic bool breaks_again;       /* a call in a checkpoint had an event in the middle */
     _Atomic bool follows_inputs;     /* an op of one goes on from the history of an input */
+    _Atomic uint64_t passed[PASSED_WORDS]; /* by hash: sizes that ran op by op once (passing.c) */
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
     _Atomic(FunctionPrint *) asked; /* what the program was told of it, itself */
@@ -351,6 +353,9 @@ int function_alternatives(const Function *function, bool resume, bool resized);
 /* The last entry that begins with it, is one of several over other sizes and has inputs as these,
  * but for sizes; or NULL. */
 Entry *function_find_resized(const Function *function, Tensor *const *input, int input_count);
+/* passing.c: no entry takes these inputs, and sizes like these do not come back: the ops are to run
+ * this time. */
+bool function_lets_pass(Function *function, Tensor *const *input, int input_count);
 /* stance.c: false: the call runs eagerly, whatever is compiled. */
 bool stance_runs(const Function *function, int64_t calls_before);
 bool stance_compiles(void); /* what is not compiled yet may be */

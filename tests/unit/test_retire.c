@@ -241,6 +241,64 @@ static void small_integers_are_one_kind(void **state) {
     cb_function_free(fast);
 }
 
+/* ---- sizes that pass ------------------------------------------------------------------------- */
+
+static int64_t graphs_after(cb_function *fast, int64_t n) {
+    cb_scope_open();
+    cb_tensor *x = wave(4, n);
+    expect_near(cb_call(fast, x), scaled(x));
+    cb_scope_close();
+    return cb_stats(fast).graphs;
+}
+
+/* Eight sizes that no call came back to: new ones run op by op until they come again. */
+static void sizes_pass(void **state) {
+    (void)state;
+    cb_set_option("passing_sizes", "8");
+    cb_function *fast = cb_compile(scaled, VM);
+    for (int64_t n = 2; n < 10; n++) assert_int_equal(graphs_after(fast, n), n - 1);
+    for (int64_t n = 10; n < 30; n++) assert_int_equal(graphs_after(fast, n), 8);
+    assert_int_equal(cb_stats(fast).eager_calls, 20);
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "have not come back"));
+    cb_free_text(text);
+    assert_int_equal(graphs_after(fast, 29), 9);
+    assert_int_equal(graphs_after(fast, 29), 9); /* one that comes back: the next are compiled */
+    for (int64_t n = 30; n < 38; n++) assert_int_equal(graphs_after(fast, n), n - 20);
+    assert_int_equal(graphs_after(fast, 38), 17);
+    assert_int_equal(graphs_after(fast, 1 << 17), 18); /* pays in its first run */
+    cb_reset();
+    for (int64_t n = 2; n < 10; n++) graphs_after(fast, n);
+    assert_int_equal(graphs_after(fast, 28), 8); /* nor does it remember that it ran */
+    cb_function_free(fast);
+
+    fast = cb_compile(scaled, VM ",fullgraph=1"); /* which runs no ops */
+    for (int64_t n = 2; n < 14; n++) assert_int_equal(graphs_after(fast, n), n - 1);
+    cb_function_free(fast);
+    cb_set_option("passing_sizes", "0");
+}
+
+static int calls_compiled(cb_tensor *const *input, int count, cb_tensor **output, void *fast) {
+    (void)count;
+    output[0] = cb_call(fast, input[0]);
+    return 1;
+}
+
+/* In a checkpoint, whose other run does what the first one did. */
+static void none_passes_in_checkpoints(void **state) {
+    (void)state;
+    cb_set_option("passing_sizes", "2");
+    cb_function *fast = cb_compile(scaled, VM);
+    for (int64_t n = 2; n < 5; n++) cb_call(fast, cb_requires_grad_(wave(4, n), true));
+    assert_int_equal(cb_stats(fast).eager_calls, 1);
+    cb_tensor *x = cb_requires_grad_(wave(4, 5), true), *y = NULL;
+    y = cb_checkpoint(calls_compiled, fast, &x, 1);
+    assert_int_equal(cb_backward(cb_sum(cb_mul(y, y)), NULL), CB_OK);
+    assert_int_equal(cb_stats(fast).eager_calls, 1);
+    cb_function_free(fast);
+    cb_set_option("passing_sizes", "0");
+}
+
 /* ---- what leaves ----------------------------------------------------------------------------- */
 
 static int steps;
@@ -451,11 +509,14 @@ int main(void) {
         IN_SCOPE(ranks_count),
         IN_SCOPE(ops_count),
         IN_SCOPE(small_integers_are_one_kind),
+        IN_SCOPE(sizes_pass),
+        IN_SCOPE(none_passes_in_checkpoints),
         IN_SCOPE(so_many_stay),
         IN_SCOPE(small_ones_stay),
         IN_SCOPE(recording_goes),
         IN_SCOPE(chains_leave),
         IN_SCOPE(chains_leave_beside_calls),
     };
+    setenv("CARBIDE_PASSING_SIZES", "0", 1); /* all of them are compiled */
     return cmocka_run_group_tests(tests, NULL, clean_up);
 }
