@@ -621,6 +621,9 @@ CB_API cb_function *cb_compile_4(cb_function_4 *function, const char *options);
 CB_API cb_function *cb_compile_n(cb_function_n *function, void *user, const char *options);
 CB_API cb_function *cb_compile_module(cb_module *module, const char *options);
 CB_API cb_function *cb_compile_graph(cb_graph *graph, const char *options);
+/* Called by the macros that compile, behind it: text is that of their arguments. Where the first is
+ * a name, reports and errors call the function so. Gives the function back; NULL is allowed. */
+CB_API cb_function *cb_compiled_as(cb_function *function, const char *text);
 /* Within its own call it is an error, and nothing is freed.
  * What was freed last, of functions, modules and graphs together 64, is known: to use it, or to
  * free it again, is an error. */
@@ -661,7 +664,8 @@ extern "C" {
                      cb_graph *: CB_AT_NAME(cb_compile_graph)),                                    \
                  f, options)
 #define CB_COMPILE_1(f) CB_COMPILE(f, CB_NULL)
-#define cb_compile(...) CB_PICK_2(__VA_ARGS__, CB_COMPILE, CB_COMPILE_1, )(__VA_ARGS__)
+#define cb_compile(...)                                                                            \
+    cb_compiled_as(CB_PICK_2(__VA_ARGS__, CB_COMPILE, CB_COMPILE_1, )(__VA_ARGS__), #__VA_ARGS__)
 #endif
 
 /* Calls a compiled function. cb_call(f, x, y) returns the first result, or NULL; cb_call_n fills

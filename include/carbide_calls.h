@@ -165,17 +165,18 @@ CB_AT_GIVES(int, cb_call_op_n, (const char *name, cb_tensor *const *inputs, int 
 #define cb_reset() (CB_HERE, (cb_reset)())
 CB_AT_GIVES(cb_function *, cb_compile_1, (cb_function_1 *function, const char *options, CB_SITE),
             (function, options))
-#define cb_compile_1(...) CB_AT(cb_compile_1, __VA_ARGS__)
+#define cb_compile_1(...) cb_compiled_as(CB_AT(cb_compile_1, __VA_ARGS__), #__VA_ARGS__)
 CB_AT_GIVES(cb_function *, cb_compile_2, (cb_function_2 *function, const char *options, CB_SITE),
             (function, options))
-#define cb_compile_2(...) CB_AT(cb_compile_2, __VA_ARGS__)
+#define cb_compile_2(...) cb_compiled_as(CB_AT(cb_compile_2, __VA_ARGS__), #__VA_ARGS__)
 CB_AT_GIVES(cb_function *, cb_compile_3, (cb_function_3 *function, const char *options, CB_SITE),
             (function, options))
-#define cb_compile_3(...) CB_AT(cb_compile_3, __VA_ARGS__)
+#define cb_compile_3(...) cb_compiled_as(CB_AT(cb_compile_3, __VA_ARGS__), #__VA_ARGS__)
 CB_AT_GIVES(cb_function *, cb_compile_4, (cb_function_4 *function, const char *options, CB_SITE),
             (function, options))
-#define cb_compile_4(...) CB_AT(cb_compile_4, __VA_ARGS__)
-#define cb_compile_n(...) (CB_HERE, (cb_compile_n)(__VA_ARGS__))
+#define cb_compile_4(...) cb_compiled_as(CB_AT(cb_compile_4, __VA_ARGS__), #__VA_ARGS__)
+#define cb_compile_n(...)                                                                          \
+    (CB_HERE, cb_compiled_as((cb_compile_n)(__VA_ARGS__), #__VA_ARGS__))
 CB_AT_GIVES(cb_function *, cb_compile_module, (cb_module *module, const char *options, CB_SITE),
             (module, options))
 #define cb_compile_module(...) CB_AT(cb_compile_module, __VA_ARGS__)
@@ -642,7 +643,8 @@ CB_AT_TEMPLATE(cb_module *, cb_nn_sequential, cb_module *)
 CB_AT_TEMPLATE(cb_module *, cb_nn_module_list, cb_module *)
 #undef CB_AT_TEMPLATE
 extern "C" {
-#define cb_compile(...) cb_compile_at_line(__FILE__, __LINE__, __VA_ARGS__)
+#define cb_compile(...)                                                                            \
+    cb_compiled_as(cb_compile_at_line(__FILE__, __LINE__, __VA_ARGS__), #__VA_ARGS__)
 #define cb_call(...) cb_call_at_line(__FILE__, __LINE__, __VA_ARGS__)
 #define cb_forward(...) cb_forward_at_line(__FILE__, __LINE__, __VA_ARGS__)
 #define cb_nn_sequential(...) cb_nn_sequential_at_line(__FILE__, __LINE__, __VA_ARGS__)

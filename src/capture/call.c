@@ -127,8 +127,9 @@ static int check_result(const Function *function, Tensor **output, int count) {
     bool any = function->callee == CALLEE_N || function->callee == CALLEE_GRAPH;
     if (any ? count >= 0 : output[0] != NULL) return count;
     if (cb_error_status() != CB_OK) return any ? count : cb_error_status();
-    if (!any) return fail(CB_ERR_ARGUMENT, "call: the function gave NULL and recorded no error");
-    return fail(CB_ERR_ARGUMENT, "call: the function gave %d and recorded no error", count);
+    const char *name = function_called(function);
+    if (!any) return fail(CB_ERR_ARGUMENT, "call: %s gave NULL and recorded no error", name);
+    return fail(CB_ERR_ARGUMENT, "call: %s gave %d and recorded no error", name, count);
 }
 
 /* output has OUTPUT_ROOM places. The thread's line is the call's again when the function is

@@ -244,8 +244,10 @@ static bool compile(Entry *entry, Call *call) {
     bool takes = backend_of(&call->function->options) && backend_take(entry, call);
     if (!takes && !compile_own(entry, call)) return false;
     entry->compile_ms = clock_ms() - start;
-    timeline_add("capture", "recording", (int64_t)(call->start_ms * 1e6),
-                 (int64_t)(call->end_ms * 1e6));
+    char stage[80];
+    const char *name = call->function->name;
+    snprintf(stage, sizeof stage, "recording%s%s", *name ? " " : "", name);
+    timeline_add("capture", stage, (int64_t)(call->start_ms * 1e6), (int64_t)(call->end_ms * 1e6));
     if (option_int(OPTION_check) && !check_build(entry, call)) return false;
     entry_times_begin(entry);
     return true;

@@ -310,7 +310,7 @@ static void print_notes(Function *function, Buffer *out) {
 }
 
 void explain_print(Function *function, Buffer *out) {
-    put(out, "compiled function: ");
+    putf(out, "compiled function%s%s: ", *function->name ? " " : "", function->name);
     function_counts(function, out);
     put(out, "\n  options: ");
     options_print(&function->options, out);

@@ -18,8 +18,13 @@
 #include "jit/family.h"
 #include "nn/module.h"
 #include "tensor/thread.h"
+#include <ctype.h>
 #include <stdarg.h>
 #include <string.h>
+
+const char *function_called(const Function *function) {
+    return *function->name ? function->name : "the function";
+}
 
 int function_limit(void) { return (int)option_int(OPTION_recompile_limit); }
 
@@ -140,8 +145,8 @@ static bool input_count_valid(const Function *function, int count) {
     int wanted = takes(function);
     if (count >= 0 && count <= CB_MAX_ARGS && (wanted < 0 || count == wanted)) return true;
     if (wanted < 0) wanted = CB_MAX_ARGS;
-    fail(CB_ERR_ARGUMENT, "call: the function takes %d tensor%s, not %d", wanted, plural(wanted),
-         count);
+    fail(CB_ERR_ARGUMENT, "call: %s takes %d tensor%s, not %d", function_called(function), wanted,
+         plural(wanted), count);
     return false;
 }
 
@@ -150,8 +155,8 @@ static bool input_placed(const Function *function, const Tensor *x, int i) {
     if (function->options.device == INPUTS_ANYWHERE) return true;
     int device = function->options.device - INPUTS_ANYWHERE - 1; /* each of DEVICES, in order */
     if (x->device == device || (x->rank == 0 && device_is_host(x->device))) return true;
-    fail(CB_ERR_ARGUMENT, "call: input %d lies on %s, and the function was compiled for %s", i,
-         devices[x->device]->name, devices[device]->name);
+    fail(CB_ERR_ARGUMENT, "call: input %d lies on %s, and %s was compiled for %s", i,
+         devices[x->device]->name, function_called(function), devices[device]->name);
     return false;
 }
 
@@ -349,6 +354,20 @@ static cb_function *make(Callee callee, const char *options, bool present) {
         function_note(function, REASON_mode_cuda_graphs, (Site){0}, "%s", "");
     ambient_watch();
     watch_begin(function);
+    return function;
+}
+
+/* "ns::step" of "ns::step, \"fullgraph=1\""; no name of any other expression. */
+cb_function *cb_compiled_as(cb_function *function, const char *text) {
+    if (!function || function->callee > CALLEE_N) return function;
+    const char *name = text + (*text == '&');
+    size_t length = 0;
+    while (isalnum((unsigned char)name[length]) || name[length] == '_' || name[length] == ':')
+        length++;
+    size_t blank = strspn(name + length, " ");
+    bool ends = !name[length + blank] || name[length + blank] == ',';
+    if (ends && length < sizeof function->name)
+        snprintf(function->name, sizeof function->name, "%.*s", (int)length, name);
     return function;
 }
 

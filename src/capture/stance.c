@@ -52,7 +52,7 @@ bool stance_tells(Reason reason) {
 void stance_notice(const Function *function, Reason reason, Site site, const char *detail) {
     if (!option_int(OPTION_notices)) return;
     const char *made = function->made.file ? function->made.file : "?";
-    fprintf(stderr, "carbide: %s:%d: %s%s%s (the function compiled at %s:%d)\n",
-            site.file ? site.file : "?", site.line, reason_info(reason)->text, *detail ? ": " : "",
-            detail, made, function->made.line);
+    fprintf(stderr, "carbide: %s:%d: %s%s%s (%s, compiled at %s:%d)\n", site.file ? site.file : "?",
+            site.line, reason_info(reason)->text, *detail ? ": " : "", detail,
+            function_called(function), made, function->made.line);
 }

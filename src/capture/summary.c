@@ -46,8 +46,8 @@ static void put_count(Buffer *out, int64_t count, const char *what) {
 }
 
 void function_name(const Function *function, Buffer *out) {
-    bool module = function->callee == CALLEE_MODULE;
-    put(out, module ? function->name : function->callee == CALLEE_GRAPH ? "FX graph" : "function");
+    const char *kind = function->callee == CALLEE_GRAPH ? "FX graph" : "function";
+    put(out, *function->name ? function->name : kind);
     if (function->made.file)
         putf(out, ", compiled at %s:%d", function->made.file, function->made.line);
 }

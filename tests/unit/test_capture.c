@@ -44,6 +44,42 @@ static void test_guards(void **state) {
     cb_scope_close();
 }
 
+static int many(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = gelu(x[0]);
+    return 1;
+}
+
+static void expect_name(cb_function *fast, const char *summary, const char *explained) {
+    char *text = cb_explain_summary(fast);
+    assert_int_equal(strncmp(text, summary, strlen(summary)), 0);
+    cb_free_text(text);
+    text = cb_explain(fast);
+    assert_int_equal(strncmp(text, explained, strlen(explained)), 0);
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
+/* As it is called in the program; what is no name has none, nor has a call without the macro. */
+static void test_names(void **state) {
+    (void)state;
+    cb_function_1 *kinds[] = {gelu};
+    expect_name(cb_compile(gelu),
+                "gelu, compiled at tests/unit/test_capture.c:", "compiled function gelu: ");
+    expect_name(cb_compile(&gelu, VM), "gelu, compiled at ", "compiled function gelu: ");
+    expect_name(cb_compile_n(many, NULL, VM), "many, ", "compiled function many: ");
+    expect_name(cb_compile_1(gelu, VM), "gelu, ", "compiled function gelu: ");
+    expect_name(cb_compile(kinds[0], VM), "function, ", "compiled function: ");
+    expect_name((cb_compile_1)(gelu, VM), "function, ", "compiled function: ");
+    cb_function *fast = cb_compile(gelu, VM);
+    assert_null(cb_call(fast, NULL, NULL));
+    assert_string_equal(strstr(cb_error(), "call: "), "call: gelu takes 1 tensor, not 2");
+    cb_clear_error();
+    cb_function_free(fast);
+    assert_null(cb_compile(gelu, "no=option"));
+    cb_clear_error();
+}
+
 static void test_recompile_limit(void **state) {
     (void)state;
     cb_scope_open();
@@ -253,6 +289,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gelu),
         cmocka_unit_test(test_guards),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_recompile_limit),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_baked_number),

@@ -126,7 +126,7 @@ static void test_names_what_differs(void **state) {
         assert_int_equal(count_of(explained, words[i]), 1);
     }
     assert_int_equal(count_of(explained, ", 3 times"), 2);
-    assert_int_equal(count_of(text, "check: function, compiled at "), 2);
+    assert_int_equal(count_of(text, "check: writes_and_gives, compiled at "), 2);
     cb_free_text(explained);
     cb_function_free(fast);
     cb_set_option("check", "0");

@@ -133,7 +133,7 @@ static void limit(void **state) {
     calls_of_sizes(fast, 5, said, sizeof said);
     assert_non_null(strstr(said, "test_stance.c:"));
     assert_non_null(strstr(said, "the recompile limit was reached: the function runs eagerly: "
-                                 "input 0 is f32[1, 3], entry 1 has f32[1, 2] (the function "
+                                 "input 0 is f32[1, 3], entry 1 has f32[1, 2] (scaled, "
                                  "compiled at "));
     assert_null(strstr(strstr(said, "the recompile limit") + 1, "the recompile limit"));
     assert_int_equal(cb_stats(fast).eager_calls, 3);
