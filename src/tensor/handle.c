@@ -212,6 +212,12 @@ static Tensor *wait(ThreadState *t, Tensor *x) {
     return x;
 }
 
+/* A bit of the line where it died, of which the others say the rest: the end of its scope did
+ * it. */
+enum { OF_SCOPE = 1 << 15 };
+
+static inline uint64_t freed_here(uint64_t by) { return (site_pack() & ~(uint64_t)OF_SCOPE) | by; }
+
 /* Where the next death comes. The line behind this one is fetched: the list is longer than the
  * first cache. */
 static inline Death *remember(Death *deaths, Death *death, const Tensor *x, uint64_t freed) {
@@ -251,7 +257,7 @@ static inline Tensor *leave_slot(ThreadState *t, Tensor *x, uint64_t freed, bool
 }
 
 void slot_free(ThreadState *t, Tensor *x, bool checks) {
-    uint64_t freed = site_pack();
+    uint64_t freed = freed_here(0);
     t->oldest_death = remember(t->deaths, t->oldest_death, x, freed);
     Tensor *slot = leave_slot(t, x, freed, checks);
     if (!slot) return;
@@ -260,9 +266,9 @@ void slot_free(ThreadState *t, Tensor *x, bool checks) {
     if (++t->slot_count > SPARE_SLOTS) give_back(t, SPARE_SLOTS / 2);
 }
 
-/* As slot_free of each, with what they share kept in registers. */
+/* As slot_free of each when their scope ends, with what they share kept in registers. */
 void slots_free(ThreadState *t, Tensor *first, bool checks) {
-    uint64_t freed = site_pack();
+    uint64_t freed = freed_here(OF_SCOPE);
     Death *deaths = t->deaths, *death = t->oldest_death;
     Tensor *slots = t->slots;
     int count = t->slot_count;
@@ -294,7 +300,7 @@ static inline void take_seat(Tensor *x, const Tracer *tracer, uint64_t freed) {
 
 void seat_free(ThreadState *t, Tensor *x) {
     x->is_gradient = false;
-    uint64_t freed = site_pack();
+    uint64_t freed = freed_here(0);
     t->oldest_death = remember(t->deaths, t->oldest_death, x, freed);
     take_seat(x, t->tracer, freed);
     t->tracer->alive--;
@@ -304,7 +310,7 @@ void seat_free(ThreadState *t, Tensor *x) {
 Tensor *seats_free(ThreadState *t, Tensor *x, int *count) {
     Tracer *tracer = t->tracer;
     if (!x || !has_seat(tracer, x)) return x;
-    uint64_t serial = tracer->serial, freed = site_pack();
+    uint64_t serial = tracer->serial, freed = freed_here(OF_SCOPE);
     Death *deaths = t->deaths, *death = t->oldest_death;
     int freed_count = 0;
     for (Tensor *next; x && x->trace == serial && !x->storage; x = next, freed_count++) {
@@ -330,7 +336,7 @@ void residents_die(ThreadState *t) {
     Tracer *tracer = t->tracer;
     tracer->survivors.count = 0;
     Tensor **value = tracer->value, **seat = tracer->seat;
-    uint64_t freed = site_pack();
+    uint64_t freed = freed_here(OF_SCOPE);
     int count = 0;
     for (int v = 0, seats = tracer->seats; v < seats; v++) {
         Tensor *x = value[v];
@@ -405,10 +411,12 @@ static void refuse(uintptr_t bits, const char *what) {
     char text[2][160] = {"before the last tensors of its thread", ""};
     if (find_death((const Tensor *)(bits & HANDLE_ADDRESS), bits, &made, &freed)) {
         site_format(site_unpack(made), text[0], sizeof text[0]);
-        Site last = site_unpack(freed);
+        Site last = site_unpack(freed & ~(uint64_t)OF_SCOPE);
+        bool in_words = last.file == thread_end || last.file == call_end;
         site_format(last, text[1], sizeof text[1]);
-        fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was made at %s and freed at %s", what,
-             text[0], last.file == thread_end || last.file == call_end ? last.file : text[1]);
+        fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was made at %s and freed at %s%s", what,
+             text[0], in_words ? last.file : text[1],
+             !in_words && freed & OF_SCOPE ? ", where its scope ended" : "");
     } else {
         fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was freed long ago", what);
     }

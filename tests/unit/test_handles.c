@@ -219,7 +219,14 @@ static void inner_scope(void **state) {
     cb_tensor *sum = cb_zeros(2);
     freed_at = __LINE__ + 1;
     cb_scope_close();
-    cb_tensor *other = cb_full(2, 42), *more = cb_full(2, 43);
+    cb_tensor *other = cb_full(2, 42), *more = cb_full(2, 43), *alone = cb_ones(2);
+    assert_int_equal(cb_rank(sum), -1);
+    assert_non_null(strstr(cb_error(), ", where its scope ended"));
+    cb_clear_error();
+    cb_free(alone);
+    assert_int_equal(cb_rank(alone), -1);
+    assert_null(strstr(cb_error(), "scope"));
+    cb_clear_error();
     EXPECT_GONE(cb_add(sum, 1));
     EXPECT_GONE((cb_print(sum), 0));
     assert_true(cb_item(cb_sum(other)) == 84 && cb_item(cb_sum(more)) == 86);
