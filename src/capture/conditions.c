@@ -121,7 +121,7 @@ Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t byte
         char whose[32];
         snprintf(whose, sizeof whose, "entry %d", entry->number);
         ambient_print_change(now, entry->ambient, whose, out, bytes);
-        return REASON_input_changed;
+        return REASON_begins_otherwise;
     }
     const TraceObject *changed = find_changed(entry->trace, &modes);
     if (!changed) return REASON_NONE;
@@ -132,7 +132,7 @@ Reason conditions_differ(const Entry *entry, Ambient now, char *out, size_t byte
         snprintf(out, bytes,
                  changed->is_graph ? "the FX graph was edited"
                                    : "a module holds other parameters or settings");
-    return modes ? REASON_mode_changed : REASON_input_changed;
+    return modes ? REASON_mode_changed : REASON_parts_changed;
 }
 
 /* ---- answers: how tensors lie ---------------------------------------------------------------- */

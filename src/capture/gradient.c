@@ -412,7 +412,7 @@ Reason leaves_describe(const Entry *entry, Tensor *const *input, char *out, size
     const char *what = "requires a gradient now, or does not any more";
     if (v == NO_VALUE) {
         v = find_otherwise_joined(entry, input);
-        why = REASON_input_changed;
+        why = REASON_aliases_changed;
         what = "is a tensor that the function finds outside, too, or is none any more";
     }
     if (v == NO_VALUE) {

@@ -65,7 +65,7 @@ Reason miss_describe(const Function *function, Ambient now, Tensor *const *input
         return guard_holds(&but_for_history, input[i], grad_mode()) ? REASON_history_changed
                                                                     : REASON_input_changed;
     }
-    if (entry_describe_aliases(last, input, out, bytes)) return REASON_input_changed;
+    if (entry_describe_aliases(last, input, out, bytes)) return REASON_aliases_changed;
     Reason why = conditions_differ(last, now, out, bytes);
     if (why != REASON_NONE) return why;
     if (function->options.fullgraph) {

@@ -199,6 +199,7 @@ static void kinds(void **state) {
     cb_tensor *joined[] = {x[0], x[0]};
     cb_call_n(fast, joined, 2, &out, 1);
     expect_said(fast, "(input 1 is the same tensor as input 0, which is written: not in entry 0)");
+    expect_said(fast, "cb_clone makes another one");
     cb_tensor *wide[] = {cb_to(x[0], CB_F64), x[1]};
     cb_call_n(fast, wide, 2, &out, 1);
     expect_said(fast, "(input 0 is f64[2, 3], entry 1 has f32[2, 3])");
@@ -211,6 +212,7 @@ static void kinds(void **state) {
     cb_autocast_open(CB_BF16);
     cb_call_n(fast, flat, 2, &out, 1);
     expect_said(fast, "autocast is bf16, for entry 4 it was off");
+    expect_said(fast, "or autocast is another one than when it was recorded");
     cb_autocast_close();
     cb_set_option("precise", "1");
     cb_call_n(fast, flat, 2, &out, 1);
