@@ -127,7 +127,7 @@ static int check_result(const Function *function, Tensor **output, int count) {
     bool any = function->callee == CALLEE_N || function->callee == CALLEE_GRAPH;
     if (any ? count >= 0 : output[0] != NULL) return count;
     if (cb_error_status() != CB_OK) return any ? count : cb_error_status();
-    const char *name = function_called(function);
+    const char *name = function_title(function);
     if (!any) return fail(CB_ERR_ARGUMENT, "call: %s gave NULL and recorded no error", name);
     return fail(CB_ERR_ARGUMENT, "call: %s gave %d and recorded no error", name, count);
 }

@@ -22,7 +22,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-const char *function_called(const Function *function) {
+const char *function_title(const Function *function) {
     return *function->name ? function->name : "the function";
 }
 
@@ -145,7 +145,7 @@ static bool input_count_valid(const Function *function, int count) {
     int wanted = takes(function);
     if (count >= 0 && count <= CB_MAX_ARGS && (wanted < 0 || count == wanted)) return true;
     if (wanted < 0) wanted = CB_MAX_ARGS;
-    fail(CB_ERR_ARGUMENT, "call: %s takes %d tensor%s, not %d", function_called(function), wanted,
+    fail(CB_ERR_ARGUMENT, "call: %s takes %d tensor%s, not %d", function_title(function), wanted,
          plural(wanted), count);
     return false;
 }
@@ -156,7 +156,7 @@ static bool input_placed(const Function *function, const Tensor *x, int i) {
     int device = function->options.device - INPUTS_ANYWHERE - 1; /* each of DEVICES, in order */
     if (x->device == device || (x->rank == 0 && device_is_host(x->device))) return true;
     fail(CB_ERR_ARGUMENT, "call: input %d lies on %s, and %s was compiled for %s", i,
-         devices[x->device]->name, function_called(function), devices[device]->name);
+         devices[x->device]->name, function_title(function), devices[device]->name);
     return false;
 }
 

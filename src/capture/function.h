@@ -385,7 +385,7 @@ void miss_describe_op(const Call *call, int op, const cb_operand *input, int inp
 void explain_print(Function *function, Buffer *out);       /* explain.c: everything */
 void summary_print(Function *function, Buffer *out);       /* summary.c: one screen */
 void function_name(const Function *function, Buffer *out); /* "ResNet, compiled at net.c:7" */
-const char *function_called(const Function *function);     /* in errors: "step", "the function" */
+const char *function_title(const Function *function);     /* in errors: "step", "the function" */
 void function_counts(Function *function, Buffer *out);     /* "3 calls, 1 graph, ..." */
 void entry_print_guards(const Entry *entry, Buffer *out);
 /* Compiled now: in what the key differs of which the disk cache had the same source, if it had. */

@@ -6,8 +6,9 @@
  *
  *     %3 = mul(%1, 0.5)      {mul, 2 operands} {value 1} {0.5} -> value 3, like value 1
  *
- * A line that differs says nothing: the op of the trace is asked then (replay.c). */
-#include "capture/call.h"
+ * A line that differs says nothing: the op of the trace is asked then (replay.c). Of one with
+ * numbers that are arguments (LINE_VARIES) it says the rest. */
+#include "capture/match.h"
 
 #include <stdlib.h>
 
@@ -19,20 +20,22 @@ uint64_t trace_traits(const TraceValue *value, int number) {
 
 /* A captured tensor is not told by its handle: the call has a view of its own of it. */
 static bool operand_fits(const Trace *trace, const TraceOperand *operand, TraceLine *line, int k) {
-    if (operand->kind == OPERAND_ABSENT || operand_is_argument(operand)) return false;
+    if (operand->kind == OPERAND_ABSENT) return false;
     if (operand->kind == OPERAND_VALUE && trace->value[operand->value].kind == VALUE_IS_CAPTURED)
         return false;
-    line->kind[k] = operand->kind;
+    line->kind[k] = operand_is_argument(operand) ? LINE_ARGUMENT : operand->kind;
     line->operand[k] = operand->kind == OPERAND_VALUE ? operand->value : operand->bits;
     return true;
 }
 
 static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
-    bool fits = op->input_count <= LINE_OPERANDS && op->result >= 0 && !op->makes && !op->varies &&
-                !op->back && !trace->value[op->result].shift;
+    bool fits = op->input_count <= LINE_OPERANDS && op->result >= 0 && !op->makes && !op->back &&
+                !trace->value[op->result].shift;
     for (int k = 0; fits && k < op->input_count; k++)
         fits = operand_fits(trace, &op->input[k], line, k);
     if (!fits) return false;
+    bool varies = op->varies;
+    for (int k = 0; k < op->input_count; k++) varies |= line->kind[k] == LINE_ARGUMENT;
     const TraceValue *value = &trace->value[op->result];
     line->what = line_key(op->op, op->input_count, op->quiet ? -1 : 0);
     line->word_count = op->word_count;
@@ -41,6 +44,7 @@ static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
     line->result = op->result;
     line->root = trace->value[value->root].kind == VALUE_IS_RESULT ? NO_VALUE : value->root;
     if (line->root != NO_VALUE) line->what ^= LINE_IS_SHARED;
+    if (varies) line->what ^= LINE_VARIES;
     line->offset = value->offset;
     return true;
 }
@@ -72,13 +76,19 @@ static bool only_matches(const Call *call) {
            !call->tracer.disabled && !call->stale && call->next == &call->trace->line[call->at];
 }
 
+/* 0 where the line is of such an op, besides its numbers. */
+static inline uint32_t differences(const Call *call, const TraceLine *line, int op,
+                                   int input_count) {
+    return line->what ^ line_key(op, input_count, call_quiet(call));
+}
+
 /* The line that the call stands at, when it is of this op; plain: and its result no view of what
  * the call was given. */
 static inline const TraceLine *find_line(const Call *call, int op, int input_count, bool plain) {
     const TraceLine *line = call->next;
     if (POISONS && line != &no_line && !only_matches(call))
         abort(); /* somebody changed what decides, and did not say so */
-    uint32_t differs = line->what ^ line_key(op, input_count, call_quiet(call));
+    uint32_t differs = differences(call, line, op, input_count);
     return LIKELY(!(plain ? differs : differs & ~LINE_IS_SHARED)) ? line : NULL;
 }
 
@@ -138,6 +148,24 @@ Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_co
     return take_line(call, line, false) ? call->value[v] : NULL;
 }
 
+/* Numbers that are arguments become what they are now, each as soon as it is seen: what does not
+ * match is looked at again from its first operand on. */
+static bool are_numbers(Call *call, const TraceLine *line, const cb_operand *input, int input_count,
+                        const Attrs *attrs) {
+    const TraceOp *op = &call->trace->op[call->at];
+    for (int i = 0; i < line->word_count; i++)
+        if (line->word[i] != attrs->word[i] && !(op->varies && trace_word_varies(op, i)))
+            return false;
+    for (int k = 0; k < input_count; k++)
+        if (!is_operand(call, line, k, input[k], true) &&
+            (line->kind[k] != LINE_ARGUMENT || !match_number(call, op, k, input, attrs)))
+            return false;
+    for (int k = input_count; op->varies && k < op->operand_count; k++)
+        if (operand_is_argument(&op->input[k]) && !match_number(call, op, k, input, attrs))
+            return false;
+    return true;
+}
+
 /* The call is where the tracer's function called it: no jump has left that, and no autocast has
  * operands converted. */
 static inline bool is_inside(void) {
@@ -145,19 +173,37 @@ static inline bool is_inside(void) {
     return LIKELY(frame_lives(t->frame, stack_here()) && t->autocast.lower == AUTOCAST_OFF);
 }
 
+/* Not what the line says as it stands. */
+static __attribute__((noinline)) cb_tensor *expects_varying(Call *call, Op op, cb_operand *input,
+                                                            int input_count, const Attrs *attrs) {
+    const TraceLine *line = is_inside() ? call->next : &no_line;
+    uint32_t differs = differences(call, line, op, input_count);
+    if ((differs & ~LINE_IS_SHARED) == LINE_VARIES &&
+        are_numbers(call, line, input, input_count, attrs))
+        return take_line(call, line, false);
+    return apply_unexpected(op, input, input_count, attrs);
+}
+
 cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_count,
                         const Attrs *attrs) {
     Call *call = call_of(tracer);
     const TraceLine *line = is_inside() ? find_line(call, op, input_count, false) : NULL;
     if (!line || !are_operands(call, line, input, input_count, attrs, true))
-        return apply_unexpected(op, input, input_count, attrs);
+        return expects_varying(call, op, input, input_count, attrs);
     return take_line(call, line, false);
+}
+
+/* Apart, so that the operands of others stay in registers. */
+static __attribute__((noinline)) cb_tensor *two_varying(cb_operand a, cb_operand b, int op,
+                                                        Tracer *tracer) {
+    cb_operand input[] = {a, b};
+    return expects_varying(call_of(tracer), (Op)op, input, 2, &attrs_none);
 }
 
 cb_tensor *call_expects_two(cb_operand a, cb_operand b, int op, Tracer *tracer) {
     Call *call = call_of(tracer);
     const TraceLine *line = is_inside() ? find_line(call, op, 2, true) : NULL;
     if (!line || !is_operand(call, line, 0, a, true) || !is_operand(call, line, 1, b, true))
-        return apply_two_unexpected(a, b, op, tracer);
+        return two_varying(a, b, op, tracer);
     return take_line(call, line, true);
 }

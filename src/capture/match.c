@@ -127,6 +127,12 @@ static cb_operand given_operand(const TraceOp *op, int k, const cb_operand *inpu
     return number_given(&number) ? number : cb_operand_tensor(NULL);
 }
 
+bool match_number(Call *call, const TraceOp *op, int k, const cb_operand *input,
+                  const Attrs *attrs) {
+    cb_operand given = given_operand(op, k, input, attrs);
+    return match_argument(call, op, k, &given, attrs);
+}
+
 /* Attributes as traces have them. NULL with an error. */
 static const Attrs *as_traced(int op, const cb_operand *input, const Attrs *attrs, Attrs *normal) {
     if (op == OP_assign || !view_has_start(op) || !input[0].tensor) return attrs;

@@ -54,5 +54,5 @@ void stance_notice(const Function *function, Reason reason, Site site, const cha
     const char *made = function->made.file ? function->made.file : "?";
     fprintf(stderr, "carbide: %s:%d: %s%s%s (%s, compiled at %s:%d)\n", site.file ? site.file : "?",
             site.line, reason_info(reason)->text, *detail ? ": " : "", detail,
-            function_called(function), made, function->made.line);
+            function_title(function), made, function->made.line);
 }

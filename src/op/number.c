@@ -54,6 +54,7 @@ cb_operand number_from(cb_dtype dtype, Scalar value) {
 }
 
 static bool float_fits(double value, cb_dtype dtype) {
+    if (fabs(value) <= 1) return true; /* mostly: a rate, a slope */
     const DtypeInfo *info = dtype_info(dtype);
     double most = ldexp(2 - ldexp(1, 1 - info->digits), info->exponent);
     return !isfinite(value) || fabs(value) <= most;
@@ -85,11 +86,12 @@ bool number_converts(const cb_operand *number, cb_dtype dtype, char why[NUMBER_T
 static bool may_be_refused(Op op, const cb_operand *number) {
     Scalar value = number_scalar(number);
     cb_dtype own = number_dtype(number);
+    if (!op_divides(op) && !(op_info(op)->flags & FITS_NUMBER)) return false;
     if (op_divides(op)) /* 0 in some dtype: integers wrap around */
         return own == CB_F64 ? value.f == 0 : scalar_convert(value, own, CB_I8).i == 0;
     bool fits = own == CB_F64 ? number_fits(own, value, CB_F16)
                               : number_fits(own, value, CB_I8) && value.i >= 0;
-    return op_info(op)->flags & FITS_NUMBER && !fits;
+    return !fits;
 }
 
 /* pow is much cheaper with a known exponent. A WIDE_NUMBER beside f16 or bf16 is no value of that

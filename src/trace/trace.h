@@ -158,9 +158,12 @@ typedef struct TraceLine {
     int64_t operand[LINE_OPERANDS]; /* a value, or the number's bits */
 } TraceLine;
 _Static_assert(sizeof(TraceLine) == 64, "a line of the cache");
-/* quiet: 0 or -1. The bits above are those of no key; LINE_IS_SHARED turns one over. */
+/* quiet: 0 or -1. The bits above are those of no key; LINE_IS_SHARED and LINE_VARIES turn one
+ * over. */
 #define LINE_IS_OTHER UINT32_C(0x55000000)
 #define LINE_IS_SHARED UINT32_C(0x01000000) /* its result is a view of what root is a view of */
+#define LINE_VARIES UINT32_C(0x02000000)    /* some of its numbers are arguments */
+enum { LINE_ARGUMENT = 0xFF };              /* as a kind, which no operand has */
 static inline uint32_t line_key(int op, int input_count, int quiet) {
     return ((uint32_t)op | (uint32_t)input_count << 16) ^ (uint32_t)quiet;
 }

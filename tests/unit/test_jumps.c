@@ -228,6 +228,7 @@ static void test_entries_leave(void **state) {
     counter = cb_keep(cb_zeros(cb_dims(1)));
     input = cb_keep(cb_ones(cb_dims(150)));
     cb_set_option("entries_mb", "0");
+    cb_set_option("passing_sizes", "0");
     inner = cb_compile(adds_and_jumps, "");
     call_with_sizes(inner, 141, 146);
     for (int round = 0; round < 2; round++) {
