@@ -34,8 +34,8 @@ static void test_three_and_four(void **state) {
         expect_equal(cb_call(three, x, y, z), add_3(x, y, z));
         expect_equal(cb_call(four, x, y, z, x), add_4(x, y, z, x));
     }
-    REFUSED(cb_call(three, x, y), "the function takes 3 tensors, not 2");
-    REFUSED(cb_call(four, x), "the function takes 4 tensors, not 1");
+    REFUSED(cb_call(three, x, y), "add_3 takes 3 tensors, not 2");
+    REFUSED(cb_call(four, x), "takes 4 tensors, not 1");
     REFUSED(cb_compile(add_3, "nothing=1"), "there is no option 'nothing'");
     REFUSED(cb_compile(add_3, "fues=1"), "did you mean 'fuse'?");
     REFUSED(cb_compile(add_4, "\tbackend\n=\tgpu "), "backend");

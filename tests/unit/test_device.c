@@ -126,7 +126,7 @@ static void test_guards(void **state) {
     cb_free_text(text);
     cb_function_free(f);
     f = cb_compile(scaled, "device=guarded");
-    REFUSED(cb_call(f, x, by), "input 0 lies on cpu, and the function was compiled for guarded");
+    REFUSED(cb_call(f, x, by), "input 0 lies on cpu, and scaled was compiled for guarded");
     cb_function_free(f);
 }
 
