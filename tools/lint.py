@@ -202,7 +202,7 @@ def check_calls():
     cannot_fail = {"cb_error", "cb_error_status", "cb_clear_error", "cb_site", "cb_memory", "cb_set_allocator",
                    "cb_cleanup", "cb_dtype_name", "cb_dtype_size", "cb_promote", "cb_manual_seed",
                    "cb_autocast_dtype", "cb_free_text", "cb_threads", "cb_get_float32_matmul_precision",
-                   "cb_opcode_name"}
+                   "cb_opcode_name", "cb_compiled_as"}
     text = "\n".join("\n".join(lines_of(p)) for p in sources("include/*.h"))
     for name in re.findall(r"^CB_API [^;(]*?\b(cb_\w+)\(", text, re.M):
         if name not in cannot_fail and not re.search(rf"^#define {name}\(", text, re.M):
@@ -233,7 +233,7 @@ def check_locks():
 
 def check_walks():
     """Entries that leave a function are freed unless somebody is inside of it (src/capture/retire.c)."""
-    calls = "entry frozen function miss number replay retire segment sizes".split()
+    calls = "entry frozen function miss number passing replay retire segment sizes".split()
     prints = "explain page summary".split()  # which function_text calls, or which enter
     for path in sources("src/**/*.c"):
         for number, line in enumerate(lines_of(path), 1):
