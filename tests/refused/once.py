@@ -4,7 +4,7 @@
     once.py INCLUDE_FOLDER...
 
 Each macro of the headers is written out by the preprocessor with marks as its arguments, 1 to 12 of them. What stands in
-sizeof, and what a _Generic asks the type of, is not evaluated; a mark stands once in the rest. A macro that cannot take
+sizeof or in a text, and what a _Generic asks the type of, is not evaluated; a mark stands once in the rest. A macro that cannot take
 that many arguments says so: the preprocessor has an error, or a name that does not exist is called."""
 import re, subprocess, sys
 
@@ -28,7 +28,8 @@ def closing(text, at):
 
 
 def evaluated(text):
-    """Without what is not."""
+    """Without what is not, texts of arguments among it."""
+    text = re.sub(r'"(?:[^"\\\\]|\\\\.)*"', '""', text)
     while (found := re.search(r"\bsizeof *\(", text)):
         text = text[:found.start()] + text[closing(text, found.end() - 1):]
     at = 0
