@@ -54,7 +54,7 @@ static PlacedPart *list_parts(Arena *arena, Node *const *scatter) {
         int64_t end = first + scatter[i]->input[1]->size[dim];
         push(arena, list, ((PlacedPart){scatter[i], dim, first, end, i}));
     }
-    qsort(list, (size_t)length(list), sizeof *list, by_place);
+    if (list) qsort(list, (size_t)length(list), sizeof *list, by_place);
     return list;
 }
 
