@@ -154,8 +154,7 @@ static bool are_numbers(Call *call, const TraceLine *line, const cb_operand *inp
                         const Attrs *attrs) {
     const TraceOp *op = &call->trace->op[call->at];
     for (int i = 0; i < line->word_count; i++)
-        if (line->word[i] != attrs->word[i] && !(op->varies && trace_word_varies(op, i)))
-            return false;
+        if (line->word[i] != attrs->word[i] && !trace_word_is_argument(op, i)) return false;
     for (int k = 0; k < input_count; k++)
         if (!is_operand(call, line, k, input[k], true) &&
             (line->kind[k] != LINE_ARGUMENT || !match_number(call, op, k, input, attrs)))

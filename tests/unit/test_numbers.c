@@ -377,6 +377,22 @@ static void attributes(void **state) {
 }
 
 static cb_tensor *fills_integers(cb_tensor *x) { return cb_masked_fill(x, cb_gt(x, 0), rate); }
+static cb_tensor *two_numbers(cb_tensor *x) { return cb_threshold(x, rate, other_rate); }
+
+/* One of two numbers that may vary is an argument, the other one was the same so far. */
+static void one_number_varies_before_the_other(void **state) {
+    (void)state;
+    static const double number[][2] = {{1, 1}, {2, 1}, {3, 1}, {3, 5}, {2, 3}, {4, 1}, {1, 1}};
+    cb_function *fast = cb_compile(two_numbers, VM);
+    cb_tensor *x = ramp(3, 4);
+    for (int i = 0; i < 14; i++) {
+        rate = number[i % 7][0], other_rate = number[i % 7][1];
+        expect_same_bits(cb_call(fast, x), two_numbers(x));
+    }
+    expect_graphs(fast, 3);
+    cb_function_free(fast);
+}
+
 static cb_tensor *thresholds_integers(cb_tensor *x) { return cb_threshold(x, 10, rate); }
 static cb_tensor *adds_products(cb_tensor *x) { return cb_addcmul(x, x, x, rate); }
 
@@ -613,6 +629,7 @@ static void refused_ops_have_no_arguments(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedule),
+        cmocka_unit_test(one_number_varies_before_the_other),
         cmocka_unit_test(divisors_that_become_0),
         cmocka_unit_test(many_behind_a_value),
         cmocka_unit_test(one_by_one),
