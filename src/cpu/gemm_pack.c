@@ -6,7 +6,10 @@
 #include "base/round.h"
 #include "cpu/gemm_internal.h"
 
-enum { RUN = 32 /* of k, which a panel takes at a time: a step of the widest tile */ };
+enum {
+    RUN = 32 /* of k, which a panel takes at a time: a step of the widest tile, and so a multiple
+              * of every k_unit */
+};
 
 int gemm_width(const Gemm *gemm, bool of_a) {
     return of_a ? gemm->type->rows : gemm->type->columns;

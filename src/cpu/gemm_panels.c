@@ -313,11 +313,18 @@ static void run_tasks(void *user, int64_t low, int64_t high) {
 
 /* ---- cutting the work ---- */
 
+/* Sums of one k block that wait in a scratch for nothing but to be narrowed. */
+static bool sums_once(const GemmJob *job) {
+    const Gemm *gemm = job->gemm;
+    return gemm->narrow && !gemm->packed && job->k_block >= gemm->task.k;
+}
+
 /* Panels of a task whose sums the scratch holds: a thread's `panels` in equal strips, if there are
- * such. */
+ * such. Half of it for sums that are done at once: the strip of B is in L2 with them. */
 static int64_t strip(const GemmJob *job, int64_t panels) {
     int64_t panel_bytes = job->row_block * job->gemm->type->columns * (int64_t)job->gemm->element;
-    int64_t strips = divide_up(panels * panel_bytes, job->gemm->type->sum_bytes);
+    int64_t room = job->gemm->type->sum_bytes / (sums_once(job) ? 2 : 1);
+    int64_t strips = divide_up(panels * panel_bytes, room);
     if (strips > panels) return 1;
     for (int64_t more = 0; more < 4 && strips + more <= panels; more++)
         if (panels % (strips + more) == 0) return panels / (strips + more);
@@ -328,12 +335,6 @@ static int64_t strip(const GemmJob *job, int64_t panels) {
  * tiles of one height. */
 static int64_t rows_of_panel(const GemmType *type, int64_t block) {
     return type->rows_tile ? divide_up(block, divide_up(block, type->rows)) : type->rows;
-}
-
-/* Sums of one k block that wait in a scratch for nothing but to be narrowed. */
-static bool sums_once(const GemmJob *job) {
-    const Gemm *gemm = job->gemm;
-    return gemm->narrow && !gemm->packed && job->k_block >= gemm->task.k;
 }
 
 /* Blocks of rows: an A that is small is one, but for an epilogue, whose pieces are to have long
@@ -372,8 +373,6 @@ static void cut(GemmJob *job, int64_t threads) {
     job->column_block = round_up(part, columns);
     if (gemm->narrow) job->column_block = columns * strip(job, job->column_block / columns);
     job->column_blocks = divide_up(n, job->column_block);
-    int64_t panels = GROUP_BYTES / (columns * lane_bytes(job));
-    job->group = columns * (panels < 1 ? 1 : least(panels, job->column_block / columns));
 }
 
 /* Which operand is packed for all tasks, if it is asked for. Of sums that are done at once it is
@@ -391,6 +390,14 @@ static void choose_shared(GemmJob *job, bool *a, bool *b) {
     job->rows_first = *a && rows;
 }
 
+/* All columns of a task, where its next one has the same; as many as a part of L2 holds, where they
+ * lie side by side (gemm_pack.c); else one panel, which is in L1 when it is multiplied. */
+static void choose_group(GemmJob *job) {
+    int64_t columns = job->gemm->type->columns, all = job->column_block / columns;
+    int64_t few = job->gemm->task.b_n == 1 ? GROUP_BYTES / (columns * lane_bytes(job)) : 1;
+    job->group = columns * (job->rows_first ? all : least(all, few < 1 ? 1 : few));
+}
+
 /* One round: shared packing if asked for, then the tasks. */
 static bool run_round(GemmJob *job, bool share) {
     const Gemm *gemm = job->gemm;
@@ -402,6 +409,7 @@ static bool run_round(GemmJob *job, bool share) {
     job->packed_b = (void *)(uintptr_t)gemm->packed;
     bool share_a = false, share_b = false;
     if (share) choose_shared(job, &share_a, &share_b);
+    choose_group(job);
     if (share_a || share_b) {
         int64_t panels =
             share_a ? divide_up(task->m, job->panel_rows) : divide_up(n, gemm->type->columns);
