@@ -330,7 +330,7 @@ static void multiply(const Winograd *w, const WinogradPart *t, int row, int colu
             int64_t k = least(block, channels - c), bytes = k * type->columns * (int64_t)sizeof *b;
             type->rows_tile_ahead(1, k, from, b, sum + low * type->columns, type->columns,
                                   (int)rows, type->columns, c > 0,
-                                  (GemmAhead){(const char *)b + bytes, bytes, g, groups});
+                                  &(GemmAhead){(const char *)b + bytes, bytes, g, groups});
         }
 }
 

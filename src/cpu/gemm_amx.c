@@ -91,10 +91,11 @@ typedef struct Runs {
     int64_t pages, share;
 } Runs;
 
-static Runs runs_of(GemmAhead ahead, int64_t steps) {
-    int64_t pages = (ahead.bytes + PAGE - 1) / PAGE;
-    int64_t run = pages ? (ahead.bytes / pages + ahead.parts - 1) / ahead.parts : 0;
-    return (Runs){ahead.panel + ahead.part * run, pages, steps ? (run + steps - 1) / steps : 0};
+static Runs runs_of(const GemmAhead *ahead, int64_t steps) {
+    if (!ahead->bytes) return (Runs){ahead->panel, 0, 0};
+    int64_t pages = (ahead->bytes + PAGE - 1) / PAGE;
+    int64_t run = (ahead->bytes / pages + ahead->parts - 1) / ahead->parts;
+    return (Runs){ahead->panel + ahead->part * run, pages, steps ? (run + steps - 1) / steps : 0};
 }
 
 /* Adds `steps` steps of k. two: rows 16 to 31 as well. */
@@ -138,7 +139,7 @@ static inline void close_target(const SumTarget *t, bool add) {
 }
 
 static void tile_ahead(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
-                       int columns, bool add, GemmAhead ahead) {
+                       int columns, bool add, const GemmAhead *ahead) {
     float full[SPAN * SPAN];
     int64_t steps = (k + K_STEP - 1) / K_STEP;
     SumTarget t = target_of(c, stride, rows, columns, add, full);
@@ -151,7 +152,7 @@ static void tile_ahead(int64_t k, const void *a, const void *b, void *c, int64_t
 
 static void tile(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
                  int columns, bool add) {
-    tile_ahead(k, a, b, c, stride, rows, columns, add, (GemmAhead){b, 0, 0, 1});
+    tile_ahead(k, a, b, c, stride, rows, columns, add, &(GemmAhead){b, 0, 0, 1});
 }
 
 /* ---- packing ---- */

@@ -108,9 +108,9 @@ static inline void any_tile(int64_t k, const void *a, const void *b, void *c, in
 }
 
 static void tile_ahead(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
-                       int columns, bool add, GemmAhead ahead) {
-    int64_t bytes = ahead.bytes / ahead.parts, pairs = (k + 1) / 2;
-    any_tile(k, a, b, c, stride, rows, columns, add, ahead.panel + ahead.part * bytes,
+                       int columns, bool add, const GemmAhead *ahead) {
+    int64_t bytes = ahead->bytes / ahead->parts, pairs = (k + 1) / 2;
+    any_tile(k, a, b, c, stride, rows, columns, add, ahead->panel + ahead->part * bytes,
              (bytes + pairs - 1) / pairs);
 }
 

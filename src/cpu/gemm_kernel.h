@@ -14,7 +14,9 @@ enum {
     GEMM_SUM_BYTES = 256 * 1024
 };
 
-typedef struct GemmAhead { /* part `part` of `parts` of the bytes at panel */
+/* Part `part` of `parts` of the bytes at panel. Given by its address: a copy loads at once what two
+ * stores wrote, and so waits until the sums of the tile before are in memory. */
+typedef struct GemmAhead {
     const char *panel;
     int64_t bytes;
     int64_t part, parts;
@@ -41,7 +43,7 @@ typedef struct GemmType {
                  int columns, bool add);
     /* The same, k > 0, and meanwhile asks for a part of a panel that is read soon; or NULL. */
     void (*tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride, int rows,
-                       int columns, bool add, GemmAhead ahead);
+                       int columns, bool add, const GemmAhead *ahead);
     /* The same over full columns, both panels being parts of wider ones: element (k, lane) of a at
      * k * a_step + lane, of b at k * b_step + lane; of f32 and f64. */
     void (*wide_tile)(int64_t k, const void *a, int64_t a_step, const void *b, int64_t b_step,
@@ -52,7 +54,7 @@ typedef struct GemmType {
                       int64_t stride, int rows, int columns, bool add);
     /* The same, as tile_ahead does; of f32 and f64. */
     void (*rows_tile_ahead)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
-                            int64_t stride, int rows, int columns, bool add, GemmAhead ahead);
+                            int64_t stride, int rows, int columns, bool add, const GemmAhead *ahead);
     /* All rows of the tile where they lie, and half of its columns, which lie side by side in out:
      * out[r * columns / 2 + j] (+)=. Asks for the bytes from `next` on, `step` for each k. */
     void (*rows_half_tile)(int64_t k, const void *const *row, const void *b, void *out, bool add,

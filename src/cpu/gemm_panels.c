@@ -232,7 +232,7 @@ static void multiply_panel(const GemmJob *job, const GemmPart *piece, const Gemm
         char *sum = sum_at(gemm, piece, own, r, p.column);
         int rows = (int)least(job->panel_rows, piece->rows - r);
         if (ahead.panel)
-            type->tile_ahead(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0, ahead);
+            type->tile_ahead(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0, &ahead);
         else
             type->tile(p.count, a, p.b, sum, stride, rows, p.columns, p.k > 0);
         ahead.part++, a += type->rows * lane_bytes(job);

@@ -82,9 +82,9 @@ static inline void NAME(any_tile)(int64_t k, const void *a, const void *b, void 
 }
 
 static void NAME(tile_ahead)(int64_t k, const void *a, const void *b, void *c, int64_t stride,
-                             int rows, int columns, bool add, GemmAhead ahead) {
-    int64_t bytes = ahead.bytes / ahead.parts;
-    NAME(any_tile)(k, a, b, c, stride, rows, columns, add, ahead.panel + ahead.part * bytes,
+                             int rows, int columns, bool add, const GemmAhead *ahead) {
+    int64_t bytes = ahead->bytes / ahead->parts;
+    NAME(any_tile)(k, a, b, c, stride, rows, columns, add, ahead->panel + ahead->part * bytes,
                    (bytes + k - 1) / k);
 }
 
@@ -144,10 +144,10 @@ static inline void NAME(any_rows_tile)(int64_t taps, int64_t k, const void *cons
 
 static void NAME(rows_tile_ahead)(int64_t taps, int64_t k, const void *const *row, const void *b,
                                   void *c, int64_t stride, int rows, int columns, bool add,
-                                  GemmAhead ahead) {
-    int64_t bytes = ahead.bytes / ahead.parts, steps = taps * k;
+                                  const GemmAhead *ahead) {
+    int64_t bytes = ahead->bytes / ahead->parts, steps = taps * k;
     NAME(any_rows_tile)(taps, k, row, b, c, stride, rows, columns, add,
-                        ahead.panel + ahead.part * bytes, (bytes + steps - 1) / steps);
+                        ahead->panel + ahead->part * bytes, (bytes + steps - 1) / steps);
 }
 
 static void NAME(rows_tile)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,

@@ -81,7 +81,7 @@ static void run_block(const TurnedJob *job, const TurnedPanel *panel, const char
     for (int r = 0; r < type->rows; r++) row[r] = b + (r * s->b_n + k) * element;
     if (panel->width == type->columns)
         type->rows_tile_ahead(1, count, row, a, sums, panel->width, type->rows, panel->width, k > 0,
-                              (GemmAhead){next, ahead, 0, 1});
+                              &(GemmAhead){next, ahead, 0, 1});
     else
         type->rows_half_tile(count, row, a, sums, k > 0, next, divide_up(ahead, count));
 }
