@@ -61,11 +61,20 @@ static NAME(Tile) *const NAME(tiles)[TILE_ROWS] = {EACH_COUNT(TILE_NAME)};
 
 static void NAME(add_columns)(const ELEMENT *full, ELEMENT *to, int64_t stride, int rows,
                               int columns, bool add) {
-    for (int r = 0; r < rows; r++)
-        for (int j = 0; j < columns; j++) {
-            ELEMENT value = full[r * COLUMNS + j];
-            to[r * stride + j] = add ? to[r * stride + j] + value : value;
+    for (int r = 0; r < rows; r++, full += COLUMNS, to += stride) {
+        int j = 0;
+        for (; j + LANES <= columns; j += LANES) {
+            Vector sums = *(const Loose *)(full + j);
+            if (add) sums += *(const Loose *)(to + j);
+            *(Loose *)(to + j) = sums;
         }
+        for (; j + 4 <= columns; j += 4) {
+            Four sums = *(const LooseFour *)(full + j);
+            if (add) sums += *(const LooseFour *)(to + j);
+            *(LooseFour *)(to + j) = sums;
+        }
+        for (; j < columns; j++) to[j] = add ? to[j] + full[j] : full[j];
+    }
 }
 
 /* A tile that is not full in columns goes through a full one on the stack. */
