@@ -54,7 +54,8 @@ typedef struct GemmType {
                       int64_t stride, int rows, int columns, bool add);
     /* The same, as tile_ahead does; of f32 and f64. */
     void (*rows_tile_ahead)(int64_t taps, int64_t k, const void *const *row, const void *b, void *c,
-                            int64_t stride, int rows, int columns, bool add, const GemmAhead *ahead);
+                            int64_t stride, int rows, int columns, bool add,
+                            const GemmAhead *ahead);
     /* All rows of the tile where they lie, and half of its columns, which lie side by side in out:
      * out[r * columns / 2 + j] (+)=. Asks for the bytes from `next` on, `step` for each k. */
     void (*rows_half_tile)(int64_t k, const void *const *row, const void *b, void *out, bool add,
