@@ -187,7 +187,7 @@ static __attribute__((noinline, cold)) void forget(Function *function, uint64_t 
         atomic_store(&function->keeps_history, false);
         atomic_store(&function->follows_inputs, false);
         atomic_store(&function->breaks_again, false);
-        for (int i = 0; i < PASSED_WORDS; i++) atomic_store(&function->passed[i], 0);
+        for (int i = 0; i < PASSED_PLACES; i++) atomic_store(&function->passed[i], 0);
         atomic_store(&function->reset, reset);
     }
     lock_give(function_lock(function));

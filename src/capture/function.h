@@ -263,7 +263,7 @@ typedef struct Note { /* a reason that was given */
     int64_t count;
 } Note;
 
-enum { MAX_NOTES = 32, PASSED_WORDS = 64 };
+enum { MAX_NOTES = 32, PASSED_PLACES = 1024 };
 
 /* Called by function_text, which enters the function; may escape through out's arena. */
 typedef void FunctionPrint(Function *function, Buffer *out);
@@ -304,7 +304,8 @@ struct cb_function {
                                       * has asked for some, or the option backward */
     _Atomic bool breaks_again;       /* a call in a checkpoint had an event in the middle */
     _Atomic bool follows_inputs;     /* an op of one goes on from the history of an input */
-    _Atomic uint64_t passed[PASSED_WORDS]; /* by hash: sizes that ran op by op once (passing.c) */
+    /* By one part of a hash, the other: sizes that ran op by op once (passing.c). */
+    _Atomic uint32_t passed[PASSED_PLACES];
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
     _Atomic(FunctionPrint *) asked; /* what the program was told of it, itself */

@@ -9,8 +9,12 @@
  *
  *     2, 3, .. 9    an entry each    10, 11, ..    op by op    10 again    an entry
  *
- * What was there before is one bit for a hash of the inputs' sizes: two that share it are compiled
- * at once, as all were before. */
+ * Nor do they pass where the user has said that sizes change (option dynamic, cb_mark_dynamic):
+ * there the code of one serves the others.
+ *
+ * What was there before are hashes of the inputs' sizes, each in its place of a table, of which the
+ * last one stays: so however long a text grows, a new length is a new one, and one that comes again
+ * much later may count as new. */
 #include "capture/find.h"
 
 #include "base/option.h"
@@ -56,12 +60,23 @@ static bool pays_at_once(const Entry *known, Tensor *const *input, int count) {
     return saved / BYTES_OF_A_NS > (double)plan->kernels_eager * PLAN_NS_OF_AN_OP;
 }
 
+/* The user has said so of all that is not as the known entry has it. */
+static bool is_said_to_vary(const Function *function, const Entry *known, Tensor *const *input,
+                            int count) {
+    if (function->options.dynamic == DYNAMIC_ASKED) return true;
+    for (int i = 0; i < count; i++)
+        for (int d = 0; d < input[i]->rank; d++)
+            if (input[i]->size[d] != known->guard[i].size[d] && !(input[i]->dynamic >> d & 1))
+                return false;
+    return true;
+}
+
 bool function_lets_pass(Function *function, Tensor *const *input, int count) {
     if (function->options.fullgraph || checkpoint_current()) return false;
     const Entry *known = find_passed(function, input, count);
-    if (!known || pays_at_once(known, input, count)) return false;
+    if (!known || is_said_to_vary(function, known, input, count)) return false;
+    if (pays_at_once(known, input, count)) return false;
     uint64_t key = find_key_of_inputs(input, count);
-    _Atomic uint64_t *word = &function->passed[key / 64 % PASSED_WORDS];
-    uint64_t bit = 1ull << key % 64;
-    return !(atomic_fetch_or(word, bit) & bit);
+    uint32_t rest = (uint32_t)(key >> 32);
+    return atomic_exchange(&function->passed[key % PASSED_PLACES], rest) != rest;
 }

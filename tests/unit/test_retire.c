@@ -251,6 +251,22 @@ static int64_t graphs_after(cb_function *fast, int64_t n) {
     return cb_stats(fast).graphs;
 }
 
+static bool lets_pass(cb_function *fast, Tensor *x, int64_t rows, int64_t columns) {
+    x->size[0] = rows, x->size[1] = x->stride[0] = columns;
+    return function_lets_pass(fast, &x, 1);
+}
+
+/* However many have passed; the last of them have not been forgotten. */
+static void expect_many_pass(cb_function *fast) {
+    Tensor *x = tensor_in(cb_ones(cb_dims(2, 2), CB_F32), "test");
+    for (int64_t rows = 5; rows < 100; rows++)
+        for (int64_t n = 2; n < 102; n++) assert_true(lets_pass(fast, x, rows, n));
+    int again = 0;
+    for (int64_t n = 2; n < 102; n++) again += !lets_pass(fast, x, 99, n);
+    assert_in_range(again, 80, 100);
+    x->size[0] = x->size[1] = x->stride[0] = 2;
+}
+
 /* Eight sizes that no call came back to: new ones run op by op until they come again. */
 static void sizes_pass(void **state) {
     (void)state;
@@ -270,11 +286,33 @@ static void sizes_pass(void **state) {
     cb_reset();
     for (int64_t n = 2; n < 10; n++) graphs_after(fast, n);
     assert_int_equal(graphs_after(fast, 28), 8); /* nor does it remember that it ran */
+    expect_many_pass(fast);
     cb_function_free(fast);
 
     fast = cb_compile(scaled, VM ",fullgraph=1"); /* which runs no ops */
     for (int64_t n = 2; n < 14; n++) assert_int_equal(graphs_after(fast, n), n - 1);
     cb_function_free(fast);
+    cb_set_option("passing_sizes", "0");
+}
+
+/* Where the user said that they change, the code of one serves all. */
+static void none_passes_that_was_said_to_vary(void **state) {
+    (void)state;
+    cb_set_option("passing_sizes", "2");
+    cb_function *all = cb_compile(scaled, VM ",dynamic=1"), *one = cb_compile(scaled, VM);
+    for (int64_t n = 2; n < 12; n++) {
+        assert_int_equal(graphs_after(all, n), n - 1);
+        cb_tensor *x = wave(4, n);
+        cb_mark_dynamic(x, 1);
+        cb_call(one, x);
+    }
+    assert_int_equal(cb_stats(all).eager_calls + cb_stats(one).eager_calls, 0);
+    cb_tensor *other = wave(5, 12); /* of the other one it was not said */
+    cb_mark_dynamic(other, 1);
+    cb_call(one, other);
+    assert_int_equal(cb_stats(one).eager_calls, 1);
+    cb_function_free(all);
+    cb_function_free(one);
     cb_set_option("passing_sizes", "0");
 }
 
@@ -510,6 +548,7 @@ int main(void) {
         IN_SCOPE(ops_count),
         IN_SCOPE(small_integers_are_one_kind),
         IN_SCOPE(sizes_pass),
+        IN_SCOPE(none_passes_that_was_said_to_vary),
         IN_SCOPE(none_passes_in_checkpoints),
         IN_SCOPE(so_many_stay),
         IN_SCOPE(small_ones_stay),
