@@ -318,12 +318,12 @@ static void insert(Function *function, Entry *entry) {
 
 static void append(Function *function, Entry *entry) {
     if (entry->trace->again) atomic_fetch_add(&function->recompiles, 1);
+    entry->made = atomic_load(&function->calls); /* before it is in the list */
+    atomic_store(&entry->used, entry->made);
     insert(function, entry);
     find_add(function, entry);
     replace_covered(function, entry);
     atomic_fetch_add(&function->entry_count, 1);
-    entry->made = atomic_load(&function->calls);
-    atomic_store(&entry->used, entry->made);
     function_retire(function, entry);
 }
 
