@@ -353,6 +353,11 @@ static cb_function *make(Callee callee, const char *options, bool present) {
     if (parsed.mode == MODE_REDUCE_OVERHEAD || parsed.mode == MODE_MAX_AUTOTUNE)
         function_note(function, REASON_mode_cuda_graphs, (Site){0}, "%s", "");
     ambient_watch();
+    return function;
+}
+
+/* It is complete: from here on the end of the program, in any thread, may tell of it. */
+static cb_function *watched(Function *function) {
     watch_begin(function);
     return function;
 }
@@ -366,33 +371,36 @@ cb_function *cb_compiled_as(cb_function *function, const char *text) {
         length++;
     size_t blank = strspn(name + length, " ");
     bool ends = !name[length + blank] || name[length + blank] == ',';
-    if (ends && length < sizeof function->name)
-        snprintf(function->name, sizeof function->name, "%.*s", (int)length, name);
+    if (ends && length < sizeof function->name) watch_name(function, name, length);
     return function;
 }
 
 cb_function *cb_compile_1(cb_function_1 *target, const char *options) {
     Function *function = make(CALLEE_1, options, target);
-    if (function) function->target.one = target;
-    return function;
+    if (!function) return NULL;
+    function->target.one = target;
+    return watched(function);
 }
 
 cb_function *cb_compile_2(cb_function_2 *target, const char *options) {
     Function *function = make(CALLEE_2, options, target);
-    if (function) function->target.two = target;
-    return function;
+    if (!function) return NULL;
+    function->target.two = target;
+    return watched(function);
 }
 
 cb_function *cb_compile_3(cb_function_3 *target, const char *options) {
     Function *function = make(CALLEE_3, options, target);
-    if (function) function->target.three = target;
-    return function;
+    if (!function) return NULL;
+    function->target.three = target;
+    return watched(function);
 }
 
 cb_function *cb_compile_4(cb_function_4 *target, const char *options) {
     Function *function = make(CALLEE_4, options, target);
-    if (function) function->target.four = target;
-    return function;
+    if (!function) return NULL;
+    function->target.four = target;
+    return watched(function);
 }
 
 cb_function *cb_compile_n(cb_function_n *target, void *user, const char *options) {
@@ -400,7 +408,7 @@ cb_function *cb_compile_n(cb_function_n *target, void *user, const char *options
     if (!function) return NULL;
     function->target.any = target;
     function->user = user;
-    return function;
+    return watched(function);
 }
 
 cb_function *cb_compile_module(cb_module *target, const char *options) {
@@ -409,14 +417,15 @@ cb_function *cb_compile_module(cb_module *target, const char *options) {
     if (!function) return NULL;
     function->target.module = target;
     snprintf(function->name, sizeof function->name, "%s", target->type);
-    return function;
+    return watched(function);
 }
 
 cb_function *cb_compile_graph(cb_graph *target, const char *options) {
     if (target && !fx_lives(target, "compile: the graph")) return NULL;
     Function *function = make(CALLEE_GRAPH, options, target);
-    if (function) function->target.graph = target;
-    return function;
+    if (!function) return NULL;
+    function->target.graph = target;
+    return watched(function);
 }
 
 void cb_function_free(cb_function *function) {

@@ -409,6 +409,7 @@ void function_section(Function *function, Buffer *out);
 void function_page(Function *function, Buffer *out); /* of one alone */
 /* watch.c: with option explain, what becomes of it is told at the end of the program. */
 void watch_begin(Function *function);
+void watch_name(Function *function, const char *name, size_t length); /* of which it is told */
 void watch_end(Function *function); /* before it is freed */
 
 /* ---- what entries and traces are told by --------------------------------------------------- */

@@ -202,6 +202,12 @@ void watch_begin(Function *function) {
     lock_give(LOCK_watch);
 }
 
+void watch_name(Function *function, const char *name, size_t length) {
+    lock_take(LOCK_watch);
+    snprintf(function->name, sizeof function->name, "%.*s", (int)length, name);
+    lock_give(LOCK_watch);
+}
+
 void watch_end(Function *function) {
     if (!function->is_watched) return;
     lock_take(LOCK_watch);
