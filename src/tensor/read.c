@@ -38,7 +38,7 @@ static bool hand_over_local(const Tensor *x, BytesTaker *take, void *user) {
     enum { CHUNK = 1 << 14 };
     _Alignas(16) char chunk[CHUNK];
     size_t width = cb_dtype_size(x->dtype);
-    int64_t step = CHUNK / (int64_t)width, total = cb_numel(x);
+    int64_t step = CHUNK / (int64_t)width, total = sizes_numel(x->rank, x->size);
     for (int64_t done = 0; done < total; done += step) {
         int64_t count = total - done < step ? total - done : step;
         tensor_read_range(x, done, count, chunk, x->dtype);

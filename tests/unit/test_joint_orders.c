@@ -424,13 +424,44 @@ static void hooked_results(void **state) {
     cb_function_free(fast);
 }
 
+/* The call that is run again asks for gradients itself, and does so again in a checkpoint. */
+static int asks_within(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_mul(in[0], w);
+    out[1] = gradient(square_sum(cb_sin(out[0])), w);
+    return 2;
+}
+
+static int asks_behind(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    cb_tensor *of[2];
+    if (user)
+        assert_int_equal(cb_call_n(user, in, count, of, 2), 2);
+    else
+        asks_within(in, count, of, NULL);
+    out[0] = cb_mul(gradient(square_sum(of[1]), w), v);
+    return 1;
+}
+
+static void within_a_checkpoint(void **state) {
+    (void)state;
+    begin();
+    cb_function *fast = cb_compile_n(asks_within, NULL, ORDERS);
+    cb_tensor *x = cb_randn(cb_dims(4, 4)), *of[2];
+    for (int compiled = 0; compiled < 2; compiled++) {
+        cb_tensor *y = cb_checkpoint(asks_behind, compiled ? fast : NULL, &x, 1);
+        assert_int_equal(cb_grad(square_sum(y), NULL, &w, 1, &of[compiled]), CB_OK);
+    }
+    expect_tensor(of[1], of[0], 1e-4, 1e-4);
+    cb_function_free(fast);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(orders_as_eager),     TEST(products_with_vectors), TEST(gradient_penalty),
         TEST(written_since),       TEST(effects_come_once),     TEST(what_leads_nowhere),
         TEST(hooked_results),      TEST(written_inside),        TEST(gradients_inside),
         TEST(of_two_names),        TEST(written_as_it_lies),    TEST(holds_what_is_read),
-        TEST(found_where_it_lies), TEST(written_by_the_call),
+        TEST(found_where_it_lies), TEST(written_by_the_call),   TEST(within_a_checkpoint),
     };
     return cmocka_run_group_tests_name("joint_orders", tests, NULL, NULL);
 }
