@@ -4,8 +4,8 @@
  *     cb_backward(loss, NULL)           all that comes to w is added up, halve is called with it,
  *                                       and what it gives is added to w's gradient
  *
- * Those of a result of several are with what computed them: that may be gone over op by op, and
- * then each op that gave one has its hooks (tape_walk.c).
+ * Those of a result of several are with what computed them: there may be more nodes of one than
+ * that which the tensor has (tape_walk.c).
  *
  * In: a gradient that is complete. Out: what goes on in its place. A graph knows no code of the
  * user's, so to one a leaf with hooks is what ops outside computed: the tape goes on from there. */

@@ -39,7 +39,7 @@ void tape_free(TapeNode *first) {
         for (int i = 0; i < node->saves; i++)
             if (node->saved[i].storage) storage_release(node->saved[i].storage);
         for (int i = 0; i < node->count; i++) first = tape_drop(node->producer[i], first);
-        first = checkpoint_drop_node(node, first);
+        first = checkpoint_drop_node(node, tape_drop(node->shows, first));
         if (node->op == OP_none) atomic_fetch_sub(&leaves, 1);
         if (node->entry) eager_release(node->entry);
         if (node->steps) node->steps->free(node->state);

@@ -38,6 +38,7 @@ struct TapeNode {
     bool ended;       /* a leaf that is none any more */
     bool forgotten;   /* of several results: what their gradients read is to be computed again */
     bool promised;    /* no leaf: what it was computed from is not known (tape_promise) */
+    bool unrolls;     /* of several results: their ops are being run again */
     int count;
     TapeNode **producer; /* by operand: NULL: it needs no gradient. Behind saved */
     TapeNode *next;      /* among those that are being freed */
@@ -45,6 +46,7 @@ struct TapeNode {
     Checkpoint *checkpoint; /* held: it was recorded in its first run; NULL: in none */
     int place;              /* there */
     int part;            /* of a part: which result it is */
+    TapeNode *shows;     /* held: the part that this op's result is, where those ran again */
     const TogetherSteps *steps; /* of what computed several, for which `state` is theirs */
     void *state;
     int saves;     /* of TAPE_OP: count */

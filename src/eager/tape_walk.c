@@ -22,7 +22,6 @@ typedef struct TapeVisit {
     bool wanted;      /* its gradient is asked for, or leads to what is */
     bool leads;       /* an operand's gradient is wanted */
     bool asked;       /* its own is */
-    TapeNode *shown;  /* the result of what was unrolled that the op gave; NULL: none */
 } TapeVisit;
 
 /* What computed several results, where the ops that did are gone over in its place. */
@@ -47,17 +46,34 @@ static TapeNode **results_of(const TapeWalk *walk, const TapeNode *whole) {
     return NULL;
 }
 
-/* Where gradients go on to from a node: count of them. */
-static TapeNode *const *producers_of(const TapeWalk *walk, const TapeNode *node) {
+/* To what others an op's result is, while the call is not run again that it may be of. */
+static TapeNode *shown(TapeNode *node) {
+    return node->shows && !node->shows->producer[0]->unrolls ? node->shows : node;
+}
+
+/* Where gradients go on to from a node, which has count of them; NULL: nowhere. */
+static TapeNode *producer_of(const TapeWalk *walk, const TapeNode *node, int k) {
     TapeNode **result = node->kind == TAPE_PART ? results_of(walk, node->producer[0]) : NULL;
-    return result ? &result[node->part] : node->producer;
+    if (result) return result[node->part];
+    return node->producer[k] ? shown(node->producer[k]) : NULL;
+}
+
+/* A result of a call is one, by whichever of its nodes. */
+static bool is_same(const TapeNode *a, const TapeNode *b) {
+    bool parts = a->kind == TAPE_PART && b->kind == TAPE_PART;
+    return a == b || (parts && a->producer[0] == b->producer[0] && a->part == b->part);
+}
+
+static uint64_t hash_of(const TapeNode *node) {
+    bool part = node->kind == TAPE_PART;
+    const TapeNode *of = part ? node->producer[0] : node;
+    return hash_bytes(&of, sizeof of, part ? (uint64_t)node->part + 1 : 0);
 }
 
 static int number_of(const TapeWalk *walk, const TapeNode *node) {
-    for (MapEntry *e = map_first(&walk->seen, hash_bytes(&node, sizeof node, 0)); e;
-         e = map_next(e)) {
+    for (MapEntry *e = map_first(&walk->seen, hash_of(node)); e; e = map_next(e)) {
         const int *number = e->value;
-        if (walk->order[*number].node == node) return *number; /* untested: equal hashes */
+        if (is_same(walk->order[*number].node, node)) return *number; /* untested: equal hashes */
     }
     return -1;
 }
@@ -67,8 +83,8 @@ static void order_nodes(TapeWalk *walk, TapeNode *root) {
     while (length(walk->stack)) {
         TapeVisit *top = &walk->stack[length(walk->stack) - 1];
         TapeNode *node = top->node, *producer = NULL;
-        TapeNode *const *producers = producers_of(walk, node);
-        while (top->next < node->count && !producer) producer = producers[top->next++];
+        while (top->next < node->count && !producer)
+            producer = producer_of(walk, node, top->next++);
         if (producer) {
             if (number_of(walk, producer) < 0)
                 push(walk->arena, walk->stack, ((TapeVisit){.node = producer}));
@@ -77,17 +93,13 @@ static void order_nodes(TapeWalk *walk, TapeNode *root) {
         (void)pop(walk->stack);
         int *number = arena_alloc(walk->arena, sizeof *number);
         *number = length(walk->order);
-        map_put(&walk->seen, hash_bytes(&node, sizeof node, 0), number);
+        map_put(&walk->seen, hash_of(node), number);
         push(walk->arena, walk->order, ((TapeVisit){.node = node}));
     }
 }
 
-/* Of the op that gave it, where that was unrolled. */
 static int number_of_tensor(const TapeWalk *walk, const Tensor *x) {
-    const TapeNode *node = x->history ? tape_node(x) : NULL;
-    if (node && node->kind == TAPE_PART && results_of(walk, node->producer[0]))
-        node = *producers_of(walk, node);
-    return node ? number_of(walk, node) : -1;
+    return x->history ? number_of(walk, tape_node(x)) : -1;
 }
 
 /* Ops that lead to nothing that is asked for are not gone over: no memory is needed for them, and
@@ -99,9 +111,8 @@ static void find_wanted(TapeWalk *walk, const GoingBack *back) {
     }
     for (int i = 0; i < length(walk->order); i++) {
         TapeVisit *visit = &walk->order[i];
-        TapeNode *const *producers = producers_of(walk, visit->node);
         for (int k = 0; k < visit->node->count && !visit->leads; k++) {
-            const TapeNode *producer = producers[k];
+            const TapeNode *producer = producer_of(walk, visit->node, k);
             visit->leads =
                 producer && (!back->wrt || walk->order[number_of(walk, producer)].wanted);
         }
@@ -197,7 +208,7 @@ static bool record_gradient(const TapeVisit *visit, Tensor *g, Tensor **output) 
     Site site = site_current();
     site_set(node->site);
     bool done = tape_ops(node->op, input, node->count, &attrs, node->needs.produced, g,
-                         visit->shown ? &visit->shown->history : &node->history, output);
+                         &node->history, output);
     site_set(site);
     return done;
 }
@@ -225,7 +236,7 @@ static bool add_to_part(const TapeWalk *walk, const TapeVisit *visit, bool *done
     const TapeNode *node = visit->node;
     *done = false;
     if (walk->graph || !view_has_start(node->op)) return true;
-    TapeVisit *to = &walk->order[number_of(walk, node->producer[0])];
+    TapeVisit *to = &walk->order[number_of(walk, producer_of(walk, node, 0))];
     Tensor *all = to->gradient;
     if (!to->wanted || !all) return true;
     if (!is_own(all)) to->gradient = eager_clone(all), tensor_destroy(all);
@@ -248,7 +259,7 @@ static bool step_op(TapeWalk *walk, const TapeVisit *visit) {
         return false;
     for (int i = 0; i < node->count; i++) {
         if (!node->producer[i]) continue;
-        TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
+        TapeVisit *producer = &walk->order[number_of(walk, producer_of(walk, node, i))];
         Tensor *to = output[outputs++];
         if (anomaly_wanted() && !anomaly_pass_gradient(to, g, node->op, node->site, i))
             return false;
@@ -259,12 +270,10 @@ static bool step_op(TapeWalk *walk, const TapeVisit *visit) {
 
 /* Of what was unrolled: the op that gave it has a visit of its own. */
 static bool step_result(TapeWalk *walk, const TapeVisit *visit) {
-    TapeNode *result = *producers_of(walk, visit->node);
+    const TapeNode *result = producer_of(walk, visit->node, 0);
     if (!result) return true;
-    TapeVisit *of = &walk->order[number_of(walk, result)];
     Tensor *g = tensor_double(visit->gradient);
-    of->shown = visit->node;
-    return g && add(walk, of, g);
+    return g && add(walk, &walk->order[number_of(walk, result)], g);
 }
 
 /* One of several results: they are gone over at once, behind the last of them. */
@@ -285,7 +294,7 @@ static bool step_together(TapeWalk *walk, const TapeVisit *visit) {
     Tensor **output = arena_new_array(walk->arena, Tensor *, node->count + 1);
     if (!node->steps->go_back(node->state, walk->what, visit->given, output)) return false;
     for (int i = 0; i < node->count; i++) {
-        TapeVisit *producer = &walk->order[number_of(walk, node->producer[i])];
+        TapeVisit *producer = &walk->order[number_of(walk, producer_of(walk, node, i))];
         if (!add(walk, producer, output[i])) return false;
     }
     for (int k = 0; k <= node->part; k++) drop(walk, visit->given[k]);
@@ -379,14 +388,30 @@ static bool takes_ops(const TapeWalk *walk, const TapeVisit *visit, const GoingB
     return takes;
 }
 
-static bool unroll(TapeWalk *walk, const TapeNode *whole) {
+/* To ops that were computed from it, among them those of gradients which are recorded, an op's
+ * result is the call's: what comes to it comes together, for hooks and for who asks. */
+static bool show(TapeNode *whole, int k, TapeNode *result) {
+    if (!result) return true;
+    History *part = tape_part(&whole->history, k, &result->meta, result->op, result->site);
+    if (result->shows) history_release(&result->shows->history); /* as a checkpoint knows it */
+    result->shows = (TapeNode *)(void *)part;
+    return part;
+}
+
+static bool unroll(TapeWalk *walk, TapeNode *whole) {
     History **source = arena_new_array(walk->arena, History *, whole->count + 1);
     Tensor **out = arena_new_array(walk->arena, Tensor *, whole->part + 1);
     TapeNode **result = arena_new_array(walk->arena, TapeNode *, whole->part + 1);
     for (int i = 0; i < whole->count; i++) source[i] = &whole->producer[i]->history;
     if (whole->checkpoint && !checkpoint_restore(whole, &walk->filled)) return false;
-    if (!whole->steps->unroll(whole->state, walk->what, source, out)) return false;
-    for (int k = 0; k <= whole->part; k++) result[k] = tape_node(out[k]);
+    whole->unrolls = true; /* gradients that it asks for within end in its own ops */
+    bool done = whole->steps->unroll(whole->state, walk->what, source, out);
+    whole->unrolls = false;
+    for (int k = 0; k <= whole->part && done; k++) {
+        result[k] = tape_node(out[k]);
+        done = show(whole, k, result[k]);
+    }
+    if (!done) return false;
     push(walk->arena, walk->unrolled, ((Unrolled){whole, result}));
     return true;
 }
@@ -404,25 +429,14 @@ static bool set_out(TapeWalk *walk, TapeNode *root, const GoingBack *back) {
     return length(walk->unrolled) == before || set_out(walk, root, back);
 }
 
-static bool call_hooks(const TapeWalk *walk, TapeVisit *visit, const TapeNode *holder, int part) {
+static bool call_hooks(const TapeWalk *walk, TapeVisit *visit) {
+    const TapeNode *node = visit->node,
+                   *holder = node->kind == TAPE_PART ? node->producer[0] : node;
     Tensor *g = visit->gradient;
-    if (!hooks_wait(holder, part)) return true;
-    visit->gradient = hooks_call(holder, part, g, walk->graph);
+    if (node->kind == TAPE_TOGETHER || !hooks_wait(holder, node->part)) return true;
+    visit->gradient = hooks_call(holder, node->part, g, walk->graph);
     if (visit->gradient != g) drop(walk, g);
     return visit->gradient;
-}
-
-/* Those of a result that was unrolled see what comes to the op that gave it. */
-static bool call_all_hooks(const TapeWalk *walk, TapeVisit *visit) {
-    const TapeNode *node = visit->node, *whole = node->kind == TAPE_PART ? node->producer[0] : NULL;
-    for (int i = 0; i < length(walk->unrolled); i++) {
-        const Unrolled *unrolled = &walk->unrolled[i];
-        for (int k = 0; k <= unrolled->whole->part && unrolled->whole->hook; k++)
-            if (unrolled->result[k] == node && !call_hooks(walk, visit, unrolled->whole, k))
-                return false;
-    }
-    if (whole && results_of(walk, whole)) return true;
-    return node->kind == TAPE_TOGETHER || call_hooks(walk, visit, whole ? whole : node, node->part);
 }
 
 /* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
@@ -436,7 +450,7 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
         if (!visit->gradient && !visit->given)
             continue; /* no gradient came this way: a 0 in the table */
         if (visit->node->promised) return refuse_promise(visit->node);
-        if (!call_all_hooks(walk, visit)) return false;
+        if (!call_hooks(walk, visit)) return false;
         if (visit->leads && !step(walk, visit)) return false;
         bool leaf = visit->node->op == OP_none && !back->wrt;
         if (leaf && !accumulate(walk, visit->node, visit->gradient)) return false;

@@ -294,34 +294,60 @@ static int two_results(cb_tensor *const *in, int count, cb_tensor **out, void *u
     return 2;
 }
 
+/* By gradients that read operands; those above read results. */
+static int two_by_operands(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)count, (void)user;
+    out[0] = cb_mul(cb_mul(in[0], w), w);
+    out[1] = cb_add(cb_mul(cb_sin(out[0]), w), out[0]);
+    return 2;
+}
+
 /* What comes to w by result `to` of the function where result `from` has a hook and, perhaps, is
- * gone; fast NULL: eagerly. */
-enum { MANY = 70 };
-static double hooked_gradient(cb_function_n *function, cb_function *fast, int from, int to,
-                              bool gone) {
+ * gone, behind so many gradients of gradients, the first of which the hook misses where it is late;
+ * fast NULL: eagerly. What the hook has seen is in sum. */
+enum { MANY = 70, ORDERS = 3 };
+typedef struct HookCase {
+    int from, to, orders;
+    bool gone, late;
+} HookCase;
+
+static double hooked_gradient(cb_function_n *function, cb_function *fast, HookCase of) {
     cb_tensor *x = cb_full(cb_dims(4), 0.25, CB_F64), *out[MANY];
     w = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
     int count = fast ? cb_call_n(fast, &x, 1, out, MANY) : function(&x, 1, out, NULL);
-    assert_in_range(to, 0, count - 1);
-    assert_true(cb_register_hook(out[from], doubles, &two) > 0);
-    cb_tensor *loss = cb_add(cb_sum(cb_mul(out[to], out[to])), cb_sum(out[from]));
-    if (gone) cb_free(out[from]);
-    assert_int_equal(cb_backward(loss, NULL), CB_OK);
+    assert_in_range(of.to, 0, count - 1);
+    hooked = 0, sum = 0;
+    if (!of.late) assert_true(cb_register_hook(out[of.from], doubles, &two) > 0);
+    cb_tensor *y = cb_add(cb_sum(cb_mul(out[of.to], out[of.to])), cb_sum(out[of.from])), *g;
+    for (int order = 0; order < of.orders; order++) {
+        assert_int_equal(cb_grad_graph(y, NULL, &w, 1, &g), CB_OK);
+        if (!order && of.late) assert_true(cb_register_hook(out[of.from], doubles, &two) > 0);
+        if (of.gone) cb_free(out[of.from]), of.gone = false;
+        y = cb_sum(cb_mul(g, cb_sin(g)));
+    }
+    if (of.gone) cb_free(out[of.from]);
+    assert_int_equal(cb_backward(y, NULL), CB_OK);
     return told(cb_tensor_grad(w));
 }
 
-static void expect_hooked(cb_function_n *function, int from, int to) {
-    for (int gone = 0; gone < 2; gone++) {
+static void expect_hooked(cb_function_n *function, int from, int to, int orders) {
+    for (int k = 0; k < (orders ? 4 : 2); k++) {
+        HookCase of = {from, to, orders, k % 2, k / 2};
         cb_function *fast = cb_compile_n(function, NULL, VM);
-        double wanted = hooked_gradient(function, NULL, from, to, gone);
-        expect_near(hooked_gradient(function, fast, from, to, gone), wanted);
+        double wanted = hooked_gradient(function, NULL, of), seen = sum, calls = hooked;
+        expect_near(hooked_gradient(function, fast, of), wanted);
+        expect_near(sum, seen);
+        assert_int_equal(hooked, calls);
         cb_function_free(fast);
     }
 }
 
 static void of_several_results(void **state) {
     (void)state;
-    for (int k = 0; k < 4; k++) expect_hooked(two_results, k / 2, k % 2);
+    for (int k = 0; k < 4; k++)
+        for (int orders = 0; orders < ORDERS; orders++)
+            expect_hooked(two_results, k / 2, k % 2, orders),
+                expect_hooked(two_by_operands, k / 2, k % 2, orders);
 }
 
 static cb_tensor *waiting, *given; /* of a segment that was left; what that reads */
@@ -383,8 +409,8 @@ static void of_results_from_results(void **state) {
     for (int k = 0; k < 2; k++) {
         assert_int_equal(cb_grad(cb_sum(out[to[k]]), NULL, &out[from[k]], 1, &g), CB_OK);
         expect_near(cb_item(cb_sum(g)), k ? 4.04 : 4);
-        expect_hooked(many_results, from[k], to[k]);
-        expect_hooked(many_results, to[k], from[k]);
+        expect_hooked(many_results, from[k], to[k], 0);
+        expect_hooked(many_results, to[k], from[k], 0);
     }
     cb_function_free(fast);
 }
