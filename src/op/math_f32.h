@@ -506,16 +506,18 @@ MATH float m_fmod_f32(float a, float b) {
     return valid ? y : m_float_f32(0x7fc00000u);
 }
 
-//@ remainder_f32: fmod_f32 bits_f32
+//@ remainder_f32: fmod_f32 copysign_f32
+/* The signs are compared by a product: two conditions joined are a branch to gcc, which then makes
+ * no vectors of the loop. */
 MATH float m_remainder_f32(float a, float b) {
     float r = m_fmod_f32(a, b);
-    return ((r != 0.0f) & ((int)(m_bits_f32(r) ^ m_bits_f32(b)) < 0)) ? r + b : r;
+    return r * m_copysign_f32(1.0f, b) < 0.0f ? r + b : r;
 }
 
-//@ floor_divide_f32: fmod_f32 bits_f32 floor_f32 copysign_f32
+//@ floor_divide_f32: fmod_f32 floor_f32 copysign_f32
 MATH float m_floor_divide_f32(float a, float b) {
     float r = m_fmod_f32(a, b), q = (a - r) / b;
-    q = ((r != 0.0f) & ((int)(m_bits_f32(r) ^ m_bits_f32(b)) < 0)) ? q - 1.0f : q;
+    q = r * m_copysign_f32(1.0f, b) < 0.0f ? q - 1.0f : q;
     float f = m_floor_f32(q);
     f = q - f > 0.5f ? f + 1.0f : f;
     f = q == 0.0f ? m_copysign_f32(0.0f, a / b) : f;
