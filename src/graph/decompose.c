@@ -1,7 +1,8 @@
-/* Pass decompose: every composite gives way to its expansion.
- * needs nothing; gives primitive ops; breaks nothing.
+/* Pass decompose: every composite gives way to its expansion, sums by index of halves to such of
+ * f32. needs nothing; gives primitive ops; breaks nothing.
  *
  *     softmax(x, dim=1)  ->  e = exp(sub(x, amax(x, dim=[1], keepdim=true))); div(e, sum(e, ...))
+ *     scatter_add(x, i, s) of bf16  ->  to(scatter_add(to(x, f32), i, to(s, f32)), bf16)
  *
  * The expansions exist since their composites were built, and nest. One walk that goes through the
  * expansions instead of the composites' inputs therefore meets every node that remains, once. */
@@ -21,7 +22,9 @@ void pass_decompose(Graph *graph, Budget *budget) {
         }
         graph->origin = node->origin;
         node_inputs_now(node, now, input);
-        now[node->id] = graph_with_inputs(graph, node, input);
+        bool wide = node->op == OP_scatter_add && dtype_is_half(node->dtype);
+        now[node->id] =
+            wide ? sum_halves(graph, node, input) : graph_with_inputs(graph, node, input);
     }
     graph_replace_results(graph, now);
     graph->origin = origin;

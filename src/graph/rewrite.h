@@ -18,6 +18,9 @@ Node *fold_node(Graph *graph, Node *node);
  * (simplify.c). */
 Node *simplify_node(Graph *graph, Node *node);
 
+/* A scatter_add of halves over these inputs, whose sums are rounded once (sum_halves.c). */
+Node *sum_halves(Graph *graph, const Node *node, Node *const *input);
+
 /* The rules (rules.def). */
 enum { DOMAIN_BOOL = 1, DOMAIN_INT = 2, DOMAIN_FLOAT = 4, DOMAIN_ROUNDS = 8, DOMAIN_CANCELS = 16 };
 typedef struct Rule {

@@ -328,8 +328,44 @@ static void halves_one_at_a_time(void **state) {
     }
 }
 
+/* ---- sums by index --------------------------------------------------------------------------- */
+
+/* Ones of which each but the last raises a sum that neither dtype holds: where every addend is
+ * rounded, those behind 2048 or 256 are lost. */
+static int add_by_index(cb_tensor *const *x, int count, cb_tensor **output, void *user) {
+    (void)count, (void)user;
+    cb_tensor *w = x[3], *row = cb_select(x[1], 1, 0);
+    output[0] = cb_scatter_add(x[0], 0, x[1], x[2]);
+    cb_grad(cb_gather(w, 0, x[1]), x[2], &w, 1, output + 1);
+    cb_grad(cb_index_select(w, 0, row), x[2], &w, 1, output + 2);
+    cb_grad(cb_embedding(row, w), x[2], &w, 1, output + 3);
+    return 4;
+}
+
+static void check_sums_by_index(cb_dtype dtype, int64_t rows) {
+    static double ones[2 * 4 * LARGE], more[2 * 4 * LARGE];
+    for (int i = 0; i < 2 * rows; i++)
+        ones[i] = i / 2 == 1 ? LARGE : 0, more[i] = i / 2 == 1 ? LARGE : 1;
+    cb_tensor *x = cb_ones(cb_dims(rows, 2), dtype), *g = cb_ones(cb_dims(LARGE, 2), dtype);
+    cb_tensor *w = cb_requires_grad_(cb_clone(x), true);
+    cb_tensor *input[] = {x, cb_ones(cb_dims(LARGE, 2), CB_I64), g, w};
+    expect_everywhere(add_by_index, input, 4, (double *[]){more, ones, ones, ones}, 4);
+}
+
+/* To few rows, and to many more than are added. */
+static void sums_by_index_round_once(void **state) {
+    (void)state;
+    static const cb_dtype dtypes[] = {CB_F16, CB_BF16};
+    for (int d = 0; d < 2; d++) {
+        check_sums_by_index(dtypes[d], 2);
+        check_sums_by_index(dtypes[d], 4 * LARGE);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(sums_by_index_round_once, open_scope,
+                                        close_scope_without_error),
         cmocka_unit_test_setup_teardown(results_and_bias_round_once, open_scope,
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(sums_of_nothing, open_scope, close_scope_without_error),
