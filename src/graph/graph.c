@@ -218,7 +218,8 @@ Scalar node_constant(const Node *node) { return (Scalar){.i = node->attrs->word[
 bool node_is_number(const Node *node, double value) {
     if (node->op != OP_constant) return false;
     Scalar scalar = node_constant(node);
-    return dtype_is_float(node->dtype) ? scalar.f == value : (double)scalar.i == value;
+    if (!dtype_is_float(node->dtype)) return (double)scalar.i == value;
+    return scalar.f == value && signbit(scalar.f) == signbit(value);
 }
 
 bool node_has_literal(const Node *node, int i) {

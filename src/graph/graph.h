@@ -122,7 +122,7 @@ const Node *node_past_writes(const Node *x, int64_t dim, int64_t first, int64_t 
  * between two ops of one kernel. */
 Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value);
 Scalar node_constant(const Node *node);
-bool node_is_number(const Node *node, double value); /* a constant equal to value */
+bool node_is_number(const Node *node, double value); /* a constant; 0 and -0 differ */
 Meta node_meta(const Node *node);
 static inline int node_again(const Node *node) { return origin_again(node->origin); }
 /* Of a walk back that is not in the same checkpoint. */

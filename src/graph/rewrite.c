@@ -112,16 +112,13 @@ static bool match_variable(const Syntax *pattern, Node *node, RuleMatch *match) 
     return true;
 }
 
-/* 0 and -0 differ. */
 static bool match_number(const Syntax *pattern, Node *node) {
     const Node *constant = node_uniform(node);
     if (!constant) return false;
-    Scalar value = node_constant(constant);
     if (pattern->kind == SYNTAX_BOOL)
-        return constant->dtype == CB_BOOL && value.i == pattern->value.i;
+        return constant->dtype == CB_BOOL && node_constant(constant).i == pattern->value.i;
     double wanted = pattern->kind == SYNTAX_FLOAT ? pattern->value.f : (double)pattern->value.i;
-    if (!dtype_is_float(constant->dtype)) return (double)value.i == wanted;
-    return value.f == wanted && signbit(value.f) == signbit(wanted);
+    return node_is_number(constant, wanted);
 }
 
 static bool match_node(const Syntax *pattern, Node *node, RuleMatch *match);
