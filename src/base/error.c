@@ -23,7 +23,9 @@ static _Thread_local char message[MESSAGE_BYTES];
 void cb_site(const char *file, int line) { thread_site = (Site){.file = file, .line = line}; }
 
 Site site_unpack(uint64_t packed) {
-    return (Site){.file = (const char *)(uintptr_t)(packed >> 16), .line = packed & 0xFFFF};
+    int line = packed & 0xFFFF;
+    return (Site){.file = (const char *)(uintptr_t)(packed >> 16),
+                  .line = line == NO_LINE ? 0 : line};
 }
 
 bool site_same(Site a, Site b) {
@@ -58,10 +60,12 @@ static void append(int used, const char *format, va_list arguments) {
 }
 
 void site_format(Site site, char *out, size_t bytes) {
-    if (site.file)
-        snprintf(out, bytes, "%s:%d", base_name(site.file), site.line);
-    else
+    if (!site.file)
         snprintf(out, bytes, "an unknown line");
+    else if (!site.line)
+        snprintf(out, bytes, "%s", base_name(site.file));
+    else
+        snprintf(out, bytes, "%s:%d", base_name(site.file), site.line);
 }
 
 /* "net.c:7: encoder.linear: "; its length. */

@@ -36,14 +36,16 @@ enum { PLACE_BYTES = 256 };
 
 extern _Thread_local Site thread_site NEAR __attribute__((visibility("hidden")));
 static inline Site site_current(void) { return thread_site; }
-/* File and line in one word, for records that are written often: addresses have 48 bits, a line
- * above 65,535 is cut. */
+/* File and line in one word, for records that are written often: addresses have 48 bits; of a line
+ * above 65,534 the file alone is known. */
+enum { NO_LINE = 0xFFFF };
 static inline uint64_t site_pack(void) {
-    return (uint64_t)(uintptr_t)thread_site.file << 16 | ((uint64_t)thread_site.line & 0xFFFF);
+    int line = thread_site.line < NO_LINE ? thread_site.line : NO_LINE;
+    return (uint64_t)(uintptr_t)thread_site.file << 16 | (uint64_t)line;
 }
 Site site_unpack(uint64_t packed);
 bool site_same(Site a, Site b); /* one line of one file, whose name each library has a copy of */
-void site_format(Site site, char *out, size_t bytes); /* "photo.c:31" */
+void site_format(Site site, char *out, size_t bytes); /* "photo.c:31"; "photo.c" */
 void site_set(Site site);
 const Place *place_current(void); /* NULL: in no module */
 void place_set(const Place *place);

@@ -212,11 +212,19 @@ static Tensor *wait(ThreadState *t, Tensor *x) {
     return x;
 }
 
-/* A bit of the line where it died, of which the others say the rest: the end of its scope did
- * it. */
-enum { OF_SCOPE = 1 << 15 };
+/* What it died by, beside the line: line * FREED_WAYS + by, where that fits. */
+enum { FREED_LINES = 0xFFFF / FREED_WAYS - 1 };
 
-static inline uint64_t freed_here(uint64_t by) { return (site_pack() & ~(uint64_t)OF_SCOPE) | by; }
+static inline uint64_t freed_here(FreedBy by) {
+    uint64_t site = site_pack(), line = site & 0xFFFF;
+    return site - line + (line < FREED_LINES ? line : FREED_LINES) * FREED_WAYS + by;
+}
+
+static FreedBy read_freed(uint64_t freed, Site *site) {
+    uint64_t way = freed & 0xFFFF, line = way / FREED_WAYS;
+    *site = site_unpack(freed - way + (line < FREED_LINES ? line : NO_LINE));
+    return (FreedBy)(way % FREED_WAYS);
+}
 
 /* Where the next death comes. The line behind this one is fetched: the list is longer than the
  * first cache. */
@@ -257,7 +265,7 @@ static inline Tensor *leave_slot(ThreadState *t, Tensor *x, uint64_t freed, bool
 }
 
 void slot_free(ThreadState *t, Tensor *x, bool checks) {
-    uint64_t freed = freed_here(0);
+    uint64_t freed = freed_here(FREED_ALONE);
     t->oldest_death = remember(t->deaths, t->oldest_death, x, freed);
     Tensor *slot = leave_slot(t, x, freed, checks);
     if (!slot) return;
@@ -267,8 +275,8 @@ void slot_free(ThreadState *t, Tensor *x, bool checks) {
 }
 
 /* As slot_free of each when their scope ends, with what they share kept in registers. */
-void slots_free(ThreadState *t, Tensor *first, bool checks) {
-    uint64_t freed = freed_here(OF_SCOPE);
+void slots_free(ThreadState *t, Tensor *first, FreedBy by, bool checks) {
+    uint64_t freed = freed_here(by);
     Death *deaths = t->deaths, *death = t->oldest_death;
     Tensor *slots = t->slots;
     int count = t->slot_count;
@@ -300,17 +308,17 @@ static inline void take_seat(Tensor *x, const Tracer *tracer, uint64_t freed) {
 
 void seat_free(ThreadState *t, Tensor *x) {
     x->is_gradient = false;
-    uint64_t freed = freed_here(0);
+    uint64_t freed = freed_here(FREED_ALONE);
     t->oldest_death = remember(t->deaths, t->oldest_death, x, freed);
     take_seat(x, t->tracer, freed);
     t->tracer->alive--;
 }
 
 /* With what they share kept in registers. */
-Tensor *seats_free(ThreadState *t, Tensor *x, int *count) {
+Tensor *seats_free(ThreadState *t, Tensor *x, FreedBy by, int *count) {
     Tracer *tracer = t->tracer;
     if (!x || !has_seat(tracer, x)) return x;
-    uint64_t serial = tracer->serial, freed = freed_here(OF_SCOPE);
+    uint64_t serial = tracer->serial, freed = freed_here(by);
     Death *deaths = t->deaths, *death = t->oldest_death;
     int freed_count = 0;
     for (Tensor *next; x && x->trace == serial && !x->storage; x = next, freed_count++) {
@@ -336,7 +344,7 @@ void residents_die(ThreadState *t) {
     Tracer *tracer = t->tracer;
     tracer->survivors.count = 0;
     Tensor **value = tracer->value, **seat = tracer->seat;
-    uint64_t freed = freed_here(OF_SCOPE);
+    uint64_t freed = freed_here(FREED_BY_CALL);
     int count = 0;
     for (int v = 0, seats = tracer->seats; v < seats; v++) {
         Tensor *x = value[v];
@@ -402,6 +410,9 @@ static bool is_slot(uintptr_t bits) {
 }
 
 static void refuse(uintptr_t bits, const char *what) {
+    static const char *const end[] = {
+        "", ", where its scope ended",
+        ", where the call that made it ended: cb_keep keeps what is not returned"};
     uint64_t made, freed;
     if (!handle_is_one(bits) || !slot_may_lie(bits & HANDLE_ADDRESS)) {
         fail(CB_ERR_ARGUMENT, "%s: %#llx is no tensor, but a number or another pointer", what,
@@ -411,12 +422,12 @@ static void refuse(uintptr_t bits, const char *what) {
     char text[2][160] = {"before the last tensors of its thread", ""};
     if (find_death((const Tensor *)(bits & HANDLE_ADDRESS), bits, &made, &freed)) {
         site_format(site_unpack(made), text[0], sizeof text[0]);
-        Site last = site_unpack(freed & ~(uint64_t)OF_SCOPE);
+        Site last;
+        FreedBy by = read_freed(freed, &last);
         bool in_words = last.file == thread_end || last.file == call_end;
         site_format(last, text[1], sizeof text[1]);
         fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was made at %s and freed at %s%s", what,
-             text[0], in_words ? last.file : text[1],
-             !in_words && freed & OF_SCOPE ? ", where its scope ended" : "");
+             text[0], in_words ? last.file : text[1], in_words ? "" : end[by]);
     } else {
         fail(CB_ERR_ARGUMENT, "%s: the tensor is gone: it was freed long ago", what);
     }

@@ -96,16 +96,17 @@ void scope_close_innermost(ThreadState *t) {
     Scope *scope = t->scope;
     t->scope = scope->parent;
     bool checks = option_now(OPTION_check);
+    const FreedBy by = scope->in_frame ? FREED_BY_CALL : FREED_BY_SCOPE;
     int count = 0;
     if (t->tracer && t->tracer->home == scope) residents_die(t);
-    for (Tensor *x = seats_free(t, scope->first, &count); x; x = seats_free(t, x, &count)) {
+    for (Tensor *x = seats_free(t, scope->first, by, &count); x; x = seats_free(t, x, by, &count)) {
         Tensor *first = x, *last = x; /* a part at once, which stays in the first cache */
         for (int i = 0; x && i < CLOSED_AT_ONCE && !has_seat(t->tracer, x); x = x->next, i++) {
             let_go(t, last = x);
             count++;
         }
         last->next = NULL;
-        slots_free(t, first, checks);
+        slots_free(t, first, by, checks);
     }
     count_live(t, -count);
     if (!scope->in_frame) memory_free(scope);

@@ -138,12 +138,15 @@ void threads_forget_ended(void);
 /* The file of the site where a thread's end frees what it left. */
 extern const char thread_end[];
 
+/* What a tensor dies by: cb_free and the like, the end of its scope, or of that of a function. */
+typedef enum FreedBy { FREED_ALONE, FREED_BY_SCOPE, FREED_BY_CALL, FREED_WAYS } FreedBy;
+
 /* handle.c: slots for tensors. Some free ones for the thread, false: no memory; a slot whose
  * tensor has died, those of a list of them, checks: with the option check; all slots of a thread
  * that ends; everything, for cb_cleanup. */
 bool slots_refill(ThreadState *t);
 void slot_free(ThreadState *t, Tensor *x, bool checks);
-void slots_free(ThreadState *t, Tensor *first, bool checks);
+void slots_free(ThreadState *t, Tensor *first, FreedBy by, bool checks);
 void slots_end(ThreadState *t);
 void slots_cleanup(void);
 static inline Tensor *slot_take(ThreadState *t) { /* there is one */
@@ -172,7 +175,7 @@ int values_next(const Tracer *tracer, int v, int count);
 /* handle.c: x, a shell of the tracer's that its seat waits for, has died. Of those of a scope from
  * x on, as many as there are before another tensor: which one that is. */
 void seat_free(ThreadState *t, Tensor *x);
-Tensor *seats_free(ThreadState *t, Tensor *x, int *count);
+Tensor *seats_free(ThreadState *t, Tensor *x, FreedBy by, int *count);
 /* The residents of the tracer die, with their scope; or they are tensors of it like others. */
 void residents_die(ThreadState *t);
 void residents_join(Tracer *tracer);

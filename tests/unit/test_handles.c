@@ -232,6 +232,34 @@ static void inner_scope(void **state) {
     assert_true(cb_item(cb_sum(other)) == 84 && cb_item(cb_sum(more)) == 86);
 }
 
+/* A record has 16 bits for a line and what freed: what does not fit is not told. */
+static void of_line(int line, bool scope, const char *made, const char *freed) {
+    char wanted[128];
+    cb_tensor *x;
+    cb_scope_open();
+    site_set((Site){.file = "long.c", .line = line});
+    x = (cb_ones)(cb_dims(2), CB_F32);
+    if (!scope) (cb_free)(x);
+    (cb_scope_close)();
+    assert_int_equal((cb_rank)(x), -1);
+    snprintf(wanted, sizeof wanted, "made at %s and freed at %s%s", made, freed,
+             scope ? ", where its scope ended" : "");
+    char *found = strstr(cb_error(), wanted);
+    assert_true(found && !found[strlen(wanted)]);
+    cb_clear_error();
+}
+
+static void large_lines(void **state) {
+    (void)state;
+    for (int scope = 0; scope < 2; scope++) {
+        of_line(21843, scope, "long.c:21843", "long.c:21843");
+        of_line(21844, scope, "long.c:21844", "long.c");
+        of_line(65534, scope, "long.c:65534", "long.c");
+        of_line(65535, scope, "long.c", "long.c");
+        of_line(250000, scope, "long.c", "long.c");
+    }
+}
+
 static int compare(const void *a, const void *b) {
     uintptr_t p = (uintptr_t) * (cb_tensor *const *)a, q = (uintptr_t) * (cb_tensor *const *)b;
     return p < q ? -1 : p > q;
@@ -593,6 +621,7 @@ int main(void) {
         TEST(functions),
         TEST(captured),
         TEST(inner_scope),
+        TEST(large_lines),
         TEST(numbers_run_out),
         TEST(every_handle_is_new),
         TEST(no_tensors),

@@ -79,7 +79,7 @@ static void shells_are_gone(void **state) {
                      POISONS || k == round || k < 2 ? "test_seats.c:"
                                                     : "the end of an earlier call");
             assert_non_null(strstr(cb_error(), made));
-            assert_true(strstr(cb_error(), ", where its scope ended") ||
+            assert_true(strstr(cb_error(), ", where the call that made it ended: cb_keep") ||
                         strstr(cb_error(), "the end of"));
             cb_clear_error();
             assert_true(k == round || older[k] != older[round]);
