@@ -128,6 +128,9 @@ bool entry_print_speed(const Entry *entry, const char *between, Buffer *out) {
     }
     putf(out, "%s%.1f GB/s", between, (double)executable_moves(entry->executable) / ms * 1e-6);
     if (plan->flops) putf(out, ", %.0f GFLOP/s", (double)plan->flops / ms * 1e-6);
-    if (compared > 0) putf(out, ", %.0f%% of the roofline", 100 * least / compared);
+    double share =
+        compared > 0 ? 100 * least / compared : 0; /* of which no step has more than 100 */
+    if (compared > 0)
+        putf(out, ", %.0f%%%s of the roofline", share, share < 99.5 ? "" : " or more");
     return true;
 }

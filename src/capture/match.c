@@ -291,7 +291,7 @@ Reason match_departure(const Call *call, int op, const cb_operand *input, int in
     if (!attrs && next->word_count) return REASON_path_changed;
     for (int i = 0; i < next->word_count; i++)
         if (next->word[i] != attrs->word[i] && !trace_word_varies(next, i))
-            return REASON_path_changed;
+            return REASON_attribute_changed;
     for (int i = 0; i < next->operand_count; i++) {
         const TraceOperand *known = &next->input[i];
         cb_operand given = given_operand(next, i, input, attrs);

@@ -78,8 +78,9 @@ static bool record_departure(Call *call, Op op, const cb_operand *input, int inp
         return begin_recording(call, REASON_path_changed, NULL);
     miss_describe_op(call, op, input, input_count, attrs, what, sizeof what);
     Reason why = match_departure(call, op, input, input_count, attrs);
-    if (begins && (why == REASON_path_changed || why == REASON_tensor_changed))
-        why = REASON_goes_on_otherwise;
+    bool otherwise = why == REASON_path_changed || why == REASON_attribute_changed ||
+                     why == REASON_tensor_changed;
+    if (begins && otherwise) why = REASON_goes_on_otherwise;
     return begin_recording(call, why, what);
 }
 

@@ -26,19 +26,25 @@ static size_t cut(const char *text, size_t columns) {
     return end;
 }
 
-/* A line of its own, or two: the second one begins below column `indent`. Cut where that ends. */
-static void put_line(Buffer *out, const Buffer *line, int indent) {
+/* As many lines as it takes, or most: all but the first begin below column `indent`. Cut where the
+ * last one ends. */
+static void put_lines(Buffer *out, const Buffer *line, int indent, int most) {
     const char *text = buffer_text(line);
-    if (line->length > COLUMNS) {
-        size_t end = cut(text, COLUMNS);
+    size_t room = COLUMNS;
+    for (int i = 1; i < most && strlen(text) > room; i++) {
+        size_t end = cut(text, room);
         put_bytes(out, text, end);
         text += end + (text[end] == ' ');
         putf(out, "\n%*s", indent, "");
+        room = (size_t)(COLUMNS - indent);
     }
-    size_t rest = strlen(text), room = (size_t)(COLUMNS - indent);
-    bool fits = rest <= room || line->length <= COLUMNS;
-    put_bytes(out, text, fits ? rest : cut(text, room - 3));
+    bool fits = strlen(text) <= room;
+    put_bytes(out, text, fits ? strlen(text) : cut(text, room - 3));
     put(out, fits ? "\n" : "...\n");
+}
+
+static void put_line(Buffer *out, const Buffer *line, int indent) {
+    put_lines(out, line, indent, 2);
 }
 
 static void put_count(Buffer *out, int64_t count, const char *what) {
@@ -70,10 +76,13 @@ void function_counts(Function *function, Buffer *out) {
 
 /* ---- reasons --------------------------------------------------------------------------------- */
 
-static void put_indented_line(const char *label, const char *text, Buffer *out) {
+/* What a row of reasons.def says is told as a whole. */
+enum { REASON_LINES = 8 };
+
+static void put_indented_line(const char *label, const char *text, int most, Buffer *out) {
     Buffer line = buffer_new(out->arena);
     putf(&line, "    %s%.*s", label, (int)strcspn(text, "\n"), text);
-    put_line(out, &line, 6);
+    put_lines(out, &line, 6, most);
 }
 
 static void put_note(const Note *note, Buffer *out) {
@@ -83,9 +92,9 @@ static void put_note(const Note *note, Buffer *out) {
     if (note->site.file) putf(&line, " at %s:%d", note->site.file, note->site.line);
     if (note->count > 1) putf(&line, ", %lld times", (long long)note->count);
     putf(&line, ": %s", info->text);
-    put_line(out, &line, 4);
-    if (*note->detail) put_indented_line("", note->detail, out);
-    if (*info->hint) put_indented_line("hint: ", info->hint, out);
+    put_lines(out, &line, 4, REASON_LINES);
+    if (*note->detail) put_indented_line("", note->detail, 2, out);
+    if (*info->hint) put_indented_line("hint: ", info->hint, REASON_LINES, out);
 }
 
 static void put_notes(Function *function, Buffer *out) {

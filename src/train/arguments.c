@@ -67,17 +67,18 @@ static void refuse_name(const TrainArguments *arguments, const char *name, size_
          (int)length, name, known, guess_text(&guess, meant));
 }
 
-/* One that is no value, or has none. */
-static void refuse_value(const TrainArguments *arguments, const char *name, int length,
-                         const char *behind) {
+/* One that is no value, or has none, or another number of them than `to` by default. */
+static void refuse_value(const TrainArguments *arguments, const Argument *to, const char *name,
+                         int length, bool pair, const char *behind) {
     if (behind && find((TrainArguments *)arguments, behind, strcspn(behind, " =,")))
         fail(CB_ERR_ARGUMENT, "%s: a comma is missing behind the value of '%.*s'", arguments->owner,
              length, name);
+    else if (to && to->count > 1)
+        fail(CB_ERR_ARGUMENT, "%s: '%.*s' needs a pair of numbers: %.*s=(0.9, 0.999)",
+             arguments->owner, length, name, length, name);
     else
-        fail(CB_ERR_ARGUMENT,
-             "%s: '%.*s' needs a value: a number, True, False or, where the "
-             "default is one, a pair (0.9, 0.999)",
-             arguments->owner, length, name);
+        fail(CB_ERR_ARGUMENT, "%s: '%.*s' needs a value: a number, True or False%s",
+             arguments->owner, length, name, pair ? ", and no pair" : "");
 }
 
 /* Reads one argument and the comma behind it; the position of the next, NULL with an error. */
@@ -98,7 +99,7 @@ static const char *take_one(TrainArguments *arguments, const char *at, bool defa
     bool fine = at && (*at == ',' || !*at) && (given || defaults) &&
                 (defaults || !to->count || to->count == read.count);
     if (!fine) {
-        refuse_value(arguments, name, (int)length, given ? at : NULL);
+        refuse_value(arguments, to, name, (int)length, read.count > 1, given ? at : NULL);
         return NULL;
     }
     to->count = read.count;

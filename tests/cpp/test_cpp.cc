@@ -55,6 +55,9 @@ static void test_compile() {
     cb_tensor *difference = cb_sub(cb_call(fast, x), scaled_softmax(x));
     expect("compiled equals eager", near(cb_amax(cb_abs(difference)), 0));
     cb_function_free(fast);
+    cb_function *lambda = cb_compile([](cb_tensor *y) { return cb_mul(y, 2.0); }, "backend=vm");
+    expect("compile a lambda", near(cb_call(lambda, cb_ones(cb_dims(1))), 2));
+    cb_function_free(lambda);
 }
 
 // Errors name the line of templates and overloads, too.

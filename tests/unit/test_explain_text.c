@@ -285,6 +285,43 @@ static void sizes_behind_a_value(void **state) {
     cb_function_free(fast);
 }
 
+static int shift;
+static cb_tensor *rolled(cb_tensor *x) { return cb_roll(cb_exp(x), shift, 0); }
+
+/* An integer that is no argument. */
+static void attributes_that_change(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(rolled, VM);
+    for (shift = 1; shift < 3; shift++) cb_call(fast, cb_ones(cb_dims(4), CB_F32));
+    char *text = cb_explain(fast);
+    expect_line(text,
+                "recorded again: an attribute of an op changed that is a constant of the graph"
+                " (after 1 op: roll with ");
+    assert_null(strstr(text, "another path"));
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
+static cb_tensor *cooled(cb_tensor *x) {
+    double heat = 5;
+    for (int i = 0; i < 3; i++, heat *= 0.5)
+        if (cb_item(cb_sum(x = cb_tanh(cb_mul(x, heat)))) > 1e9) break;
+    return x;
+}
+
+/* Segments of one call that differ in a number: none was recorded again. */
+static void numbers_of_one_call(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(cooled, VM);
+    cb_call(fast, cb_ones(cb_dims(4), CB_F32));
+    char *text = cb_explain(fast);
+    expect_line(text, " 0 recorded again");
+    expect_line(text, "  note: a number changed and became an argument of the graph (2.5, then");
+    assert_null(strstr(text, "  recorded again"));
+    cb_free_text(text);
+    cb_function_free(fast);
+}
+
 static double most;
 
 static cb_tensor *uses_later(cb_tensor *x) {
@@ -325,6 +362,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(graphs_stand_in_order, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(reasons_name_their_entry, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(sizes_behind_a_value, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(attributes_that_change, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(numbers_of_one_call, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(reasons_are_as_many_as_graphs, open_scope, close_scope),
     };
     return run_counted(tests);

@@ -278,6 +278,10 @@ static void sizes_pass(void **state) {
     char *text = cb_explain(fast);
     assert_non_null(strstr(text, "have not come back"));
     cb_free_text(text);
+    text = cb_explain_summary(fast); /* which says the reason and its hint as wholes */
+    assert_non_null(strstr(text, "come again\n"));
+    assert_non_null(strstr(text, "CARBIDE_PASSING_SIZES=0"));
+    cb_free_text(text);
     assert_int_equal(graphs_after(fast, 29), 9);
     assert_int_equal(graphs_after(fast, 29), 9); /* one that comes back: the next are compiled */
     for (int64_t n = 30; n < 38; n++) assert_int_equal(graphs_after(fast, n), n - 20);

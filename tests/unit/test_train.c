@@ -394,9 +394,9 @@ static void refusals(void **state) {
         {"SGD", "lr=-1", "SGD: lr is -1"},
         {"SGD", "nesterov=True", "nesterov needs a momentum"},
         {"SGD", "momentum=0.9, nesterov=True, dampening=0.1", "and no dampening"},
-        {"Adam", "betas=0.9", "'betas' needs a value"},
+        {"Adam", "betas=0.9", "'betas' needs a pair of numbers: betas=(0.9, 0.999)"},
         {"Adam", "betas=(0.9, 1)", "betas is 1"},
-        {"Adam", "lr=(0.1, 0.2)", "'lr' needs a value"},
+        {"Adam", "lr=(0.1, 0.2)", "'lr' needs a value: a number, True or False, and no pair"},
         {"Muon", "ns_steps=100", "ns_steps is 100"},
     };
     for (size_t i = 0; i < COUNT(made); i++) {
