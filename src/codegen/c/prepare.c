@@ -296,14 +296,28 @@ static int64_t run_of(const CKernel *c) {
     return part ? row / 2 : lanes;
 }
 
+/* Whether all elements of lanes have four bytes, as f16 have in arrays, or all have eight: AVX2
+ * leaves out no others. */
+static bool has_one_width(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int64_t wide = widest(c, c->e.lane_axis);
+    for (int b = 0; b < length(kernel->buffer); b++) {
+        cb_dtype dtype = kernel->buffer[b].dtype;
+        int64_t own = dtype == CB_F16 ? (int64_t)sizeof(float) : (int64_t)cb_dtype_size(dtype);
+        if (own != wide && meets_lanes(c, c->e.lane_axis, b)) return false;
+    }
+    return true;
+}
+
 /* Whether the compiler must not see the length of a run that has a tail: it makes vectors of just
  * so many lanes of it, and where an accumulator is stored by one, whoever reads the whole one
- * waits. AVX2's masks are as slow as that. */
+ * waits. AVX2's masks are as slow as that. Where no mask leaves lanes out (may_mask), nothing is
+ * hidden: a short run is then better no strip at all. */
 static bool run_is_hidden(const CKernel *c, int64_t strip) {
     const Axis *axis = &c->e.kernel->axis[c->e.lane_axis];
     bool cut = c->lanes || c->range || c->split || c->slab, folds = length(c->e.info.reduce) > 0;
     return cpu_level() >= CPU_V4 && folds && !axis->varies && !cut && axis->size > strip / 2 &&
-           axis->size % (strip / 2) != 0;
+           axis->size % (strip / 2) != 0 && has_one_width(c);
 }
 
 static void choose_strip(CKernel *c) {
@@ -395,17 +409,11 @@ static void choose_calls(CKernel *c) {
     e->apart &= cost > APART_ARITHMETIC;
 }
 
-/* All elements of lanes have four bytes, as f16 have in arrays, or all have eight: AVX2 leaves out
- * no others. And nothing is there that gcc leaves scalar below a condition (calls), or compiles
+/* Elements of one width, and nothing that gcc leaves scalar below a condition (calls), or compiles
  * wrongly (loads that have one already: PRAGMAS). */
 static bool may_mask(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
-    int64_t wide = widest(c, c->e.lane_axis);
-    for (int b = 0; b < length(kernel->buffer); b++) {
-        cb_dtype dtype = kernel->buffer[b].dtype;
-        int64_t own = dtype == CB_F16 ? (int64_t)sizeof(float) : (int64_t)cb_dtype_size(dtype);
-        if (own != wide && meets_lanes(c, c->e.lane_axis, b)) return false;
-    }
+    if (!has_one_width(c)) return false;
     for (int s = 0; s < length(kernel->store); s++) {
         StoreMode mode = kernel->store[s].mode;
         if (kernel->store[s].guard || (mode != STORE_SET && mode != STORE_SUM)) return false;
