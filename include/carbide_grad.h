@@ -36,9 +36,9 @@ CB_API bool cb_requires_grad(const cb_tensor *x); /* true of what is computed fr
 CB_API cb_status cb_backward(cb_tensor *y, cb_tensor *gradient);
 
 /* torch.autograd.grad: the gradients of y by count tensors, which may be results on the way, into
- * out; NULL where y does not depend on one, an error where both are results of one call of a
- * compiled function. Nothing is added to anything. They have no history, like a number that was
- * typed in. */
+ * out; NULL where y does not depend on one. By a tensor with hooks it is what they give (PyTorch:
+ * what they are given, where the walk goes on behind it to another one that is asked for). Nothing
+ * is added to anything. They have no history, like a number that was typed in. */
 CB_API cb_status cb_grad(cb_tensor *y, cb_tensor *gradient, cb_tensor *const *wrt, int count,
                          cb_tensor **out);
 

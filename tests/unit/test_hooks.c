@@ -47,12 +47,14 @@ static void one_behind_the_other(void **state) {
     cb_remove_hook(w, first);
     cb_remove_hook(w, first); /* gone */
     cb_zero_grad(w);
-    cb_tensor *g;
+    cb_tensor *g, *both[] = {y, w}, *of[2];
     assert_int_equal(cb_grad(cb_sum(y), NULL, &w, 1, &g), CB_OK);
     assert_true(element(g) == 12 && hooked == 23);
+    assert_int_equal(cb_grad(cb_sum(y), NULL, both, 2, of), CB_OK);
+    assert_true(element(of[0]) == 2 && element(of[1]) == 12 && hooked == 34);
     cb_remove_hook(w, second);
     assert_int_equal(cb_grad(cb_sum(cb_exp(w)), NULL, &w, 1, &g), CB_OK);
-    assert_int_equal(hooked, 23);
+    assert_int_equal(hooked, 34);
 }
 
 static cb_tensor *squares(cb_tensor *gradient, void *user) {
@@ -407,8 +409,12 @@ static void of_results_from_results(void **state) {
     assert_int_equal(cb_call_n(fast, &x, 1, out, MANY), MANY);
     const int from[] = {0, MANY - 2}, to[] = {1, MANY - 1};
     for (int k = 0; k < 2; k++) {
-        assert_int_equal(cb_grad(cb_sum(out[to[k]]), NULL, &out[from[k]], 1, &g), CB_OK);
-        expect_near(cb_item(cb_sum(g)), k ? 4.04 : 4);
+        for (int hooks = 0; hooks < 2; hooks++) {
+            int number = hooks ? cb_register_hook(out[from[k]], doubles, &two) : 0;
+            assert_int_equal(cb_grad(cb_sum(out[to[k]]), NULL, &out[from[k]], 1, &g), CB_OK);
+            expect_near(cb_item(cb_sum(g)), (k ? 4.04 : 4) * (1 + hooks));
+            cb_remove_hook(out[from[k]], number);
+        }
         expect_hooked(many_results, from[k], to[k], 0);
         expect_hooked(many_results, to[k], from[k], 0);
     }
