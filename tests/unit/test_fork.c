@@ -294,7 +294,7 @@ static void test_a_thread_that_stays_inside(void **state) {
     bool right = false, good = true;
     int status;
     forks = false;
-    cb_set_option("entries_mb", "0");
+    cb_set_option("entries_mb", "0"), cb_set_option("passing_sizes", "0");
     entered = cb_compile(lingers, "backend=vm");
     pthread_create(&thread, NULL, call_one_row, &right);
     while (atomic_load(&stage) < 1) usleep(1000);
@@ -310,7 +310,7 @@ static void test_a_thread_that_stays_inside(void **state) {
     atomic_store(&stage, 2);
     pthread_join(thread, NULL);
     assert_true(right && nobody_is_inside());
-    cb_set_option("entries_mb", "48");
+    cb_set_option("entries_mb", "48"), cb_set_option("passing_sizes", "8");
     cb_function_free(entered);
 }
 
@@ -321,14 +321,14 @@ static void test_forked_inside(void **state) {
     int status;
     bool right = true;
     forks = true;
-    cb_set_option("entries_mb", "0");
+    cb_set_option("entries_mb", "0"), cb_set_option("passing_sizes", "0");
     entered = cb_compile(lingers, "backend=vm");
     call_one_row(&right);
     if (forked == 0) leave_child(!right ? 3 : !nobody_is_inside() ? 4 : 0);
     assert_true(right && nobody_is_inside());
     assert_true(ends(forked, &status));
     assert_int_equal(status, 0);
-    cb_set_option("entries_mb", "48");
+    cb_set_option("entries_mb", "48"), cb_set_option("passing_sizes", "8");
     cb_function_free(entered);
 }
 
