@@ -44,11 +44,20 @@ tidy() {
     sed 's/ -mmem[a-z]*-strategy=[^ "]*//g; s/ -fno-predictive-commoning//g; s/ --param=vect[a-z-]*=0//g' "$build/compile_commands.json" >"$build/tidy/compile_commands.json"
     tidy_files | xargs -P 2 -n 6 clang-tidy -p "$build/tidy" --quiet
 }
+# Every second file: two at once take half of the time, which -j 2 does not.
+cpp_half() {
+    mkdir -p "$build/cppcheck/$1"
+    find src cli plugins -name '*.c' | sort | awk "NR % 2 == $1" | cppcheck --quiet --file-list=- --std=c11 \
+        --enable=warning,performance --error-exitcode=1 --inline-suppr --suppressions-list=tools/cppcheck.txt \
+        --max-configs=1 --cppcheck-build-dir="$build/cppcheck/$1" -D__GNUC__=12 -D__x86_64__=1 -DCARBIDE_BUILD \
+        -DCB_LEVEL=base -Iinclude -Isrc -I"$build/gen"
+}
 cpp() {
-    cppcheck --quiet -j 2 --std=c11 --enable=warning,performance --error-exitcode=1 \
-        --inline-suppr --suppressions-list=tools/cppcheck.txt --max-configs=1 \
-        --cppcheck-build-dir="$build/cppcheck" -D__GNUC__=12 -D__x86_64__=1 -DCARBIDE_BUILD -DCB_LEVEL=base \
-        -Iinclude -Isrc -I"$build/gen" src cli plugins
+    cpp_half 0 &
+    half=$!
+    cpp_half 1
+    other=$?
+    wait $half && [ $other = 0 ]
 }
 
 rules() {
@@ -62,10 +71,7 @@ rules() {
 rules & # of our own, beside the tools
 rules_job=$!
 have clang-format && check format format
-if have cppcheck; then
-    mkdir -p "$build/cppcheck"
-    check cppcheck cpp
-fi
+have cppcheck && check cppcheck cpp
 have clang-tidy && check clang-tidy tidy
 wait $rules_job || failed=1
 exit $failed
