@@ -5,15 +5,17 @@
  * result over the whole of k, KC at a time:
  *
  *     for each k block:       pack a row block of A (stays in L2)
- *       for each column panel:  pack the panel of B (stays in L1)
- *         for each row panel:     register tile
+ *       for some column panels: pack them of B: one stays in L1, several that are read together in
+ *       L2
+ *         for each row panel:     register tile, panel by panel
  *       after the last k block: narrow to f16, bf16; epilogue
  *
  * When several row blocks need the same B (or several column blocks the same A) it is packed once,
- * by all threads, before the tasks. Where k is cut depends on k alone and every element sums in
- * order of k, so that neither the number of threads nor the cut into tasks changes a result.
- * f16, and bf16 where the processor does not multiply it, are widened while packing (gemm_type.c);
- * both are summed in an f32 scratch of the task. */
+ * by all threads, before the tasks; what a thread packs itself it keeps for its next task. Where k
+ * is cut depends on k alone and every element sums in order of k, so that neither the number of
+ * threads nor the cut into tasks changes a result. f16, and bf16 where the processor does not
+ * multiply it, are widened while packing (gemm_type.c); both are summed in an f32 scratch of the
+ * task. */
 #include "base/parallel.h"
 #include "base/round.h"
 #include "cpu/gemm_internal.h"
@@ -158,6 +160,7 @@ static void finish(const Gemm *gemm, const GemmPart *piece, const GemmSpace *own
     }
 }
 
+/* Whether it is packed already; from here on it is. */
 static bool holds(Held *held, Held wanted) {
     bool same = held->batch == wanted.batch && held->lane == wanted.lane && held->k == wanted.k;
     *held = wanted;
@@ -183,15 +186,19 @@ static const char *rows_of_a(const GemmJob *job, const GemmPart *piece, GemmSpac
     return own->a;
 }
 
+static const char *shared_panel_of_b(const GemmJob *job, int64_t column, int64_t k) {
+    int width = job->gemm->type->columns;
+    return shared_panel(job, job->packed_b, divide_up(job->n_high - job->n_low, width), width,
+                        (k - job->k_low) / job->k_block, (column - job->n_low) / width);
+}
+
 /* The panel of B that begins with a column, of `columns` that are packed together. */
 static const char *panels_of_b(const GemmJob *job, const GemmPart *piece, GemmSpace *own,
                                int64_t column, int64_t columns, int64_t k, int64_t count) {
     const Gemm *gemm = job->gemm;
     const MatmulTask *task = &gemm->task;
     int width = gemm->type->columns;
-    if (job->packed_b)
-        return shared_panel(job, job->packed_b, divide_up(job->n_high - job->n_low, width), width,
-                            (k - job->k_low) / job->k_block, (column - job->n_low) / width);
+    if (job->packed_b) return shared_panel_of_b(job, column, k);
     Held wanted = {piece->batch, column, k};
     if (holds(&own->of_b, wanted)) return own->b;
     int64_t from = piece->b_offset + column * task->b_n + k * task->b_k;
@@ -212,10 +219,7 @@ static const char *panel_after(const GemmJob *job, const GemmPart *piece, const 
     int64_t column = p->column + p->columns, k = p->k;
     if (!job->packed_b || !job->gemm->type->tile_ahead) return NULL;
     if (column >= piece->column + piece->columns) column = piece->column, k += p->count;
-    if (k >= job->k_high) return NULL;
-    int64_t width = job->gemm->type->columns;
-    return shared_panel(job, job->packed_b, divide_up(job->n_high - job->n_low, width), (int)width,
-                        (k - job->k_low) / job->k_block, (column - job->n_low) / width);
+    return k < job->k_high ? shared_panel_of_b(job, column, k) : NULL;
 }
 
 /* The panel times all rows of the piece. A packed B comes from memory; while the rows are at this

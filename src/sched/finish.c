@@ -551,12 +551,6 @@ static Kernel *scatter_update(Schedule *s, const Node *node) {
     return kernel;
 }
 
-static bool reads_value(const Kernel *kernel, int value) {
-    for (int i = 0; i < length(kernel->buffer); i++)
-        if (kernel->buffer[i].value == value) return true;
-    return false;
-}
-
 /* What was scattered to, where nobody needs it as it was: elements would be copied from where they
  * lie to their own place. -1: there is no such. */
 static int scattered_value(Schedule *s, const Node *node, const int *uses, const Kernel *copy,
@@ -569,7 +563,7 @@ static int scattered_value(Schedule *s, const Node *node, const int *uses, const
     const PlanValue *v = &s->plan->value[value];
     bool same = v->place == VALUE_TEMPORARY && v->dtype == node->dtype;
     same = same && s->value[base->id] == value;
-    return same && !reads_value(update, value) ? value : -1;
+    return same && !kernel_reads(update, value) ? value : -1;
 }
 
 void finish_scatter(Schedule *s, Group *group, const int *uses, int kernel[2]) {

@@ -10,11 +10,9 @@
 
 /* ---- which values a step reads and writes ---- */
 
-/* What a kernel has a buffer of it reads: one that writes to the input has decided the matter
- * (PlanOutput.direct). */
-static bool kernel_reads(const Kernel *kernel, int input) {
+bool kernel_reads(const Kernel *kernel, int value) {
     for (int i = 0; i < length(kernel->buffer); i++)
-        if (kernel->buffer[i].value == input) return true;
+        if (kernel->buffer[i].value == value) return true;
     return false;
 }
 

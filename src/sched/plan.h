@@ -126,6 +126,9 @@ static inline int step_kernel(const Step *step, int i) {
     return step->list ? step->list[i] : step->kernel;
 }
 
+/* Whether it has a buffer of the value. One that writes to where an input lies has decided for
+ * itself that it may (PlanOutput.direct). */
+bool kernel_reads(const Kernel *kernel, int value);
 int64_t step_flops(const Step *step);                   /* of its task; else 0 */
 int64_t step_bytes(const Plan *plan, const Step *step); /* that it moves, with its epilogue */
 
