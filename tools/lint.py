@@ -211,8 +211,9 @@ def check_calls():
 
 def check_reasons():
     text = "".join("\n".join(lines_of(p)) for p in sources("src/**/*.[ch]", "src/**/*.def"))
+    given = set(re.findall(r"\bREASON_(\w+)", text))
     for row in re.findall(r"^REASON\((\w+)", "\n".join(lines_of("src/base/reasons.def")), re.M):
-        if not re.search(rf"\bREASON_{row}\b", text):
+        if row not in given:
             yield f"src/base/reasons.def: nothing gives the reason {row}"
 
 

@@ -7,6 +7,7 @@ compiled by tests/cli/snippets.py and left alone here; what it defines, the page
 for anything: `op_NAME`. Comments of the code that send the reader to a page are looked at, too.
 """
 import fnmatch
+import functools
 import glob
 import os
 import re
@@ -64,6 +65,7 @@ class Tree:
         self.programs |= {"carbide", "gen", "fuzzers", "tests", "mutants"}
         self.programs |= {re.sub(r"\..*", "", os.path.basename(p)) for p in files_of(["examples/*.c*"])}
 
+    @functools.cache
     def has_path(self, path):
         """From the root, or the end of one: `capture/replay.c`."""
         path = re.sub(r"\b[A-Z]{2,}\b|(?<=_)[A-Z]{2,}", "*", path).rstrip("/.")
@@ -113,7 +115,8 @@ def names_in(span, kind):
 def problems_of(page, text, tree):
     """Of one page; what its own C defines, it may name."""
     shown = set(re.findall(r"\w+", "".join(re.findall(r"```c\n(.*?)```", text, re.S))))
-    asks = {"word": lambda word: word in tree.words | shown | FOREIGN or word.startswith("cb_") and word[3:] in shown,
+    words = tree.words | shown | FOREIGN
+    asks = {"word": lambda word: word in words or word.startswith("cb_") and word[3:] in shown,
             "target": lambda name: name in tree.targets, "path": tree.has_path}
     says = {"word": "nothing in the code is called {}", "target": "the Makefile has no target {}", "path": "there is no {}"}
     for number, span, kind in spans(text):

@@ -25,6 +25,7 @@ not within a minute. Ends with 1 when a row does not fit or does not build, when
 any change, when a change survives without a reason, or is killed although it has one."""
 import argparse
 import concurrent.futures
+import functools
 import glob
 import hashlib
 import os
@@ -97,6 +98,7 @@ def parse(path):
             yield f"{path}:{number}: neither '== file', nor 'name test...', nor '- old', '+ new', '= reason'"
 
 
+@functools.lru_cache(maxsize=8)  # rows of one file follow each other
 def squeeze(text):
     """Without white space, except between words; with the place of each letter that is left."""
     out, places = [], []
