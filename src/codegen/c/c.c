@@ -19,7 +19,6 @@
  * item. */
 #include "codegen/c/c.h"
 
-#include "base/cpu.h"
 #include "base/round.h"
 #include "codegen/c/kernel.h"
 
@@ -143,18 +142,6 @@ static void end_before(CKernel *c, int64_t edge) {
 static Mark open_items(CKernel *c, bool chunked);
 static void close_items(CKernel *c, Mark mark);
 
-/* A text for one number, which is literal in it. */
-static void open_length(Emit *e, const char *size, int length) {
-    emit_open(e, "if (%s == %d)", size, length);
-    if (*size != 'n') return;
-    emit_line(e, "const int64_t %s = %d;", size, length); /* products of an int may wrap */
-    emit_line(e, "const int i%s = %d;", size + 1, length);
-}
-
-static bool has_turned_few(const CKernel *c) {
-    return c->turns_few && !c->edge && c->e.usage->holes;
-}
-
 /* Blocks of TURN_LANES columns, the last one of those that are left, too, and up to TURN_ROWS rows;
  * what is no whole row goes by itself. */
 static void open_turns(CKernel *c) {
@@ -162,7 +149,7 @@ static void open_turns(CKernel *c) {
     const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
     emit_line(e, "const int64_t line = item / %s, column = item %% %s;", size, size);
     emit_line(e, "int64_t rows = column ? 0 : (high - item) / %s, width = %s;", size, size);
-    if (has_turned_few(c)) {
+    if (c_has_turned_few(c)) {
         emit_open(e, "if (rows && %s <= %d)", size, TURN_FEW);
         emit_line(e, "%s_few(buffer, line, line + rows, pass, slot);", e->kernel->name);
         emit_line(e, "item += rows * %s;", size);
@@ -241,12 +228,21 @@ static void close_items(CKernel *c, Mark mark) {
     emit_forget(e, mark);
 }
 
+static void stores_of_lanes(CKernel *c, int pass) {
+    (void)pass;
+    c_finish(c);
+}
+
 static void lanes_of_item(CKernel *c) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
     bool nested = c->shape == SHAPE_NESTED;
     if (c->step_count) {
         c_lanes_in_steps(c);
+        return;
+    }
+    if (nested && c->line) {
+        c_lines_loop(c, e->info.pass_count, stores_of_lanes);
         return;
     }
     if (nested) c_open_reading_lanes(c, "");
@@ -391,7 +387,7 @@ static int64_t vectors_at_once(const CKernel *c) {
     return 1;
 }
 
-static void all_items(CKernel *c) {
+void c_all_items(CKernel *c) {
     if (c->split) {
         split_passes(c);
         return;
@@ -409,7 +405,7 @@ static void items_of_few_columns(CKernel *c) {
     if (axis->varies) emit_open(e, "if (%s > 1 && %s <= %d)", columns, columns, SEVERAL_COLUMNS);
     c->few_columns->e.indent = e->indent;
     c->few_columns->hidden = c->hidden;
-    all_items(c->few_columns);
+    c_all_items(c->few_columns);
     if (!axis->varies) return;
     emit_line(e, "return;");
     emit_close(e);
@@ -424,12 +420,12 @@ static void items_across(CKernel *c) {
     c->across->hidden = c->hidden;
     c_keep_rows(c->across);
     if (c->across->columns) c_repeat_columns(c->across);
-    all_items(c->across);
+    c_all_items(c->across);
     emit_line(e, "return;");
     emit_close(e);
 }
 
-static void open_function(CKernel *c, const char *kind, const char *suffix) {
+void c_open_function(CKernel *c, const char *kind, const char *suffix) {
     Emit *e = &c->e;
     emit_open(e, "%s %s%s(void *const *buffer, int64_t low, int64_t high, int pass, void *slot)",
               kind, e->kernel->name, suffix);
@@ -437,89 +433,8 @@ static void open_function(CKernel *c, const char *kind, const char *suffix) {
     bind_buffers(c);
 }
 
-/* Whole rows of a few columns, whose number varies: for each number a loop with lanes across the
- * rows, in which it is literal. Along such rows a loop would take as long as 16 elements do. In a
- * function of their own, so that the walk over blocks has the registers. */
-static void function_of_turned_few(CKernel *c) {
-    Emit *e = &c->e;
-    open_function(c, "static __attribute__((noinline)) void", "_few");
-    c_declare_strides(c);
-    const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
-    for (int few = 2; few <= TURN_FEW; few++) {
-        Kernel *kernel = kernel_by_rows(e->kernel, few, false);
-        CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
-        open_length(e, size, few);
-        rows->e.indent = e->indent;
-        rows->hidden = c->hidden;
-        all_items(rows);
-        emit_close(e);
-    }
-    emit_close(e);
-}
-
-/* The kernel over rows of few points, each a lane, whose number is its last axis: a text for each
- * length that compilers take apart in registers. */
-static void rows_by_length(CKernel *c, Kernel *over_rows) {
-    Emit *e = &c->e;
-    int axis = over_rows->outer_count;
-    const char *size = emit_size(e, over_rows->axis[axis].size);
-    for (int points = 2; points <= c->longest; points = c_next_length(points)) {
-        Kernel *kernel = kernel_of_points(over_rows, axis, points);
-        CKernel *rows = c_prepare(kernel, NULL, false, e->usage, e->out);
-        open_length(e, size, points);
-        rows->e.indent = e->indent;
-        rows->hidden = c->hidden;
-        all_items(rows);
-        emit_line(e, "return;");
-        emit_close(e);
-    }
-}
-
-/* One of the texts for rows of few columns, of those among first .. last that are its. */
-static void items_of_flat_rows(CKernel *c, int i) {
-    Emit *e = &c->e;
-    CKernel *rows = c->flat_rows[i];
-    const char *from = i ? emit_size(e, c->row_edge[i - 1]) : "first";
-    const char *to = i < length(c->row_edge) ? emit_size(e, c->row_edge[i]) : "last";
-    emit_block(e);
-    emit_line(e, "int64_t low = first > %s ? first : %s;", from, from);
-    emit_line(e, "int64_t high = last < %s ? last : %s;", to, to);
-    emit_open(e, "if (low < high)");
-    rows->e.indent = e->indent;
-    c_repeat_columns(rows);
-    all_items(rows);
-    emit_close(e);
-    emit_close(e);
-}
-
-/* The kernel, where whole rows of few columns are one run. Parts of others before and behind them
- * go by themselves: no more than low .. high may have been computed that is read here. Everything
- * else is in a function of its own, whose registers are for the loops over long rows. */
-static void kernel_of_flat_rows(CKernel *c) {
-    Emit *e = &c->e;
-    const char *name = e->kernel->name;
-    open_function(c, "void", "");
-    const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
-    int most = cpu_level() >= CPU_V4 ? FLAT_COLUMNS : FLAT_NARROW;
-    emit_line(e, "const int64_t first = (low + %s - 1) / %s, last = high / %s;", size, size, size);
-    emit_open(e, "if (%s > 1 && %s <= %d && first < last)", size, size, most);
-    emit_line(e, "if (low < first * %s) %s_all(buffer, low, first * %s, pass, slot);", size, name,
-              size);
-    emit_line(e, "if (last * %s < high) %s_all(buffer, last * %s, high, pass, slot);", size, name,
-              size);
-    if (c->longest) {
-        emit_line(e, "low = first, high = last;");
-        rows_by_length(c, kernel_by_rows(e->kernel, e->kernel->axis[e->lane_axis].size, true));
-    }
-    for (int i = 0; i < length(c->flat_rows); i++) items_of_flat_rows(c, i);
-    emit_line(e, "return;");
-    emit_close(e);
-    emit_line(e, "%s_all(buffer, low, high, pass, slot);", name);
-    emit_close(e);
-}
-
 bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
-    CKernel *c = c_prepare(kernel, NULL, false, usage, out);
+    CKernel *c = c_prepare(kernel, NULL, TURNS_CHOSEN, usage, out);
     Emit *e = &c->e;
     usage->strips |= c->strip > 0;
     c_choose_pieces(c);
@@ -531,21 +446,25 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_lane_functions(c);
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
     bool apart = c->flat_rows != NULL;
-    if (has_turned_few(c)) function_of_turned_few(c);
-    open_function(c, apart ? "static __attribute__((noinline)) void" : "void", apart ? "_all" : "");
+    if (c_has_turned_few(c)) c_function_of_turned_few(c);
+    bool near = c_may_be_near(c);
+    if (near) c_function_of_near(c);
+    c_open_function(c, apart ? "static __attribute__((noinline)) void" : "void",
+                    apart ? "_all" : "");
+    if (near) c_call_near(c);
     c_keep_rows(c);
     c_hide_run(c);
     c_declare_strides(c);
     if (c->columns) c_repeat_columns(c);
     if (c->few_columns) items_of_few_columns(c);
-    if (c->longest && !apart) rows_by_length(c, e->kernel);
+    if (c->longest && !apart) c_rows_by_length(c, e->kernel);
     if (c->across) items_across(c);
     bool all = !c->few_columns || kernel->axis[e->lane_axis].varies;
-    if (all) all_items(c);
+    if (all) c_all_items(c);
     if (c->any_stream) emit_line(e, "stream_fence();");
     usage->helper[HELPER_stream] |= c->any_stream;
     emit_close(e);
-    if (apart) kernel_of_flat_rows(c);
+    if (apart) c_kernel_of_flat_rows(c);
     return arithmetic(c) * vectors_at_once(c) > HEAVY_ARITHMETIC;
 }
 

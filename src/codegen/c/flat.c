@@ -20,6 +20,7 @@
  *
  * Who reads what each column has been folded to reads u4[j], which repeats it. A slab is its first
  * column's item: a range of items has those that begin in it. */
+#include "base/cpu.h"
 #include "base/round.h"
 #include "codegen/c/kernel.h"
 #include "lower/index.h"
@@ -28,8 +29,12 @@ enum {
     FLAT_LEAST = 5,        /* columns; fewer are taken apart in registers */
     FLAT_MOST = 64,        /* longer rows are runs themselves */
     FLAT_ELEMENTS = 384,   /* of a block: what is expanded stays in L1 */
+    FLAT_VARYING = 1024,   /* of one whose columns vary: few are behind its last whole vector */
     FLAT_BYTES = 64 << 10, /* of all that is expanded */
     FLAT_ROWS = 16,        /* a block is a multiple of so many rows, and whole vectors */
+    FLAT_COLUMNS = 63,     /* of rows whose length varies, with AVX-512, */
+    FLAT_EXPANDED = 24,    /* if each has a value that is expanded and ends in a masked vector, */
+    FLAT_NARROW = 16,      /* and without AVX-512 */
     SLAB_COLUMNS = 15,     /* more are lanes of their own, or of several rows */
     SLAB_STRIP = 32,       /* lanes at the least: two vectors of f32, whose sums do not wait, */
     SLAB_LANES = 16,       /* and whole ones */
@@ -90,7 +95,7 @@ static const char *columns_text(CKernel *c) {
 
 /* Of a block: rows times columns at the most. */
 static int64_t most_elements(const CKernel *c) {
-    return c->columns_vary ? FLAT_ELEMENTS : c->lanes * c->columns;
+    return c->columns_vary ? FLAT_VARYING : c->lanes * c->columns;
 }
 
 static bool is_along(const CKernel *c, const Expr *index) {
@@ -98,7 +103,7 @@ static bool is_along(const CKernel *c, const Expr *index) {
 }
 
 int64_t c_flat_lanes(const CKernel *c) {
-    if (c->columns_vary) return FLAT_ELEMENTS / 2; /* of two columns */
+    if (c->columns_vary) return FLAT_VARYING / 2; /* of two columns */
     int64_t expanded = 1;
     for (int id = 0; id < length(c->e.kernel->expr); id++) {
         const Expr *x = c->e.kernel->expr[id];
@@ -149,13 +154,17 @@ void c_choose_flat_rows(CKernel *c) {
         int64_t low = i ? edge[i - 1] : 0,
                 high = i < length(edge) ? edge[i] : by_rows->axis[0].size;
         Kernel *piece = length(edge) ? kernel_piece(by_rows, 0, low, high) : by_rows;
-        CKernel *rows = c_prepare(piece, NULL, false, c->e.usage, c->e.out);
+        CKernel *rows = c_prepare(piece, NULL, TURNS_CHOSEN, c->e.usage, c->e.out);
         if (!rows->columns || asks_rows(rows)) return;
         push(c->e.arena, made, rows);
     }
     c->flat_rows = made;
     c->row_edge = edge;
-    if (has_row_value(c)) c->longest = c_longest_text(c);
+    bool expands = has_row_value(c);
+    c->flat_most = cpu_level() < CPU_V4 ? FLAT_NARROW
+                   : expands && c->line ? FLAT_EXPANDED
+                                        : FLAT_COLUMNS;
+    if (expands) c->longest = c_longest_text(c);
 }
 
 /* ---- accesses ---------------------------------------------------------------------------- */
@@ -298,16 +307,44 @@ static void find_arrays(CKernel *c, int pass, Expr ***row, Expr ***column) {
     }
 }
 
+/* Lanes of a vector of the narrowest elements, whose loop goes by so many. */
+static long long widest_vector(const CKernel *c) {
+    size_t least = 4;
+    for (int b = 0; b < length(c->e.kernel->buffer); b++) {
+        size_t own = cb_dtype_size(c->e.kernel->buffer[b].dtype);
+        if (own < least) least = own;
+    }
+    for (int id = 0; id < c->e.count; id++) /* patterns of bools are bytes */
+        if (c->e.info.expr[id].users && c->e.kernel->expr[id]->dtype == CB_BOOL) least = 1;
+    return VECTOR_BYTES / (long long)least;
+}
+
+/* The rows of a block, whose number of columns varies: of those that fit, so many that next to none
+ * of its elements are left behind its last whole vector, or where they are folded whole vectors of
+ * rows. */
+static void choose_rows(CKernel *c, const char *columns, long long lanes) {
+    Emit *e = &c->e;
+    if (c->reduce_count) {
+        emit_line(e, "int64_t most = %d / %s & -%d;", FLAT_VARYING, columns, FLAT_ROWS);
+        emit_line(e, "if (most > %lld) most = %lld;", lanes, lanes);
+        return;
+    }
+    const char *left = arena_format(e->arena, "* %s & %lld", columns, widest_vector(c) - 1);
+    emit_line(e, "const int64_t fit = %d / %s;", FLAT_VARYING, columns);
+    emit_line(e, "int64_t most = fit;");
+    emit_line(
+        e, "for (int64_t rows = fit < high - low ? fit : 0; 2 * rows > fit && (most %s); rows--)",
+        left);
+    emit_line(e, "    if ((rows %s) < (most %s)) most = rows;", left, left);
+}
+
 /* What is the same in every block of rows. */
 void c_repeat_columns(CKernel *c) {
     Emit *e = &c->e;
     c->repeated = arena_new_array(e->arena, bool, e->count + 1);
     const char *most = arena_format(e->arena, "%lld", (long long)c->lanes);
     if (c->columns_vary) {
-        const char *columns = columns_text(c);
-        const char *rows = arena_format(e->arena, c->reduce_count ? "(%d / %s & -%d)" : "%d / %s",
-                                        FLAT_ELEMENTS, columns, FLAT_ROWS); /* whole vectors */
-        emit_line(e, "const int64_t most = %s < %s ? %s : %s;", rows, most, rows, most);
+        choose_rows(c, columns_text(c), (long long)c->lanes);
         most = "most";
     }
     for (int pass = 0; pass < e->info.pass_count; pass++) {

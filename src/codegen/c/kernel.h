@@ -2,7 +2,7 @@
  * passes, splits), pieces.c, whole.c (rows as whole vectors), sweep.c (one sweep over the inner
  * axes), flat.c (the same over whole rows as one run), steps.c (long chains), accumulate.c, scan.c
  * (scans along rows), outs.c (what goes through arrays), lanes.c (where things are in the loops),
- * prelude.c (the rest of a file). */
+ * few.c (texts for numbers that are few), prelude.c (the rest of a file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -48,7 +48,7 @@ struct CKernel {
     bool masks_wide;   /* of eight bytes, as its elements are */
     bool hides_run;    /* its length is not in the text: c_hide_run */
     bool scalar;       /* its lanes are no vectors */
-    int line;          /* ARRAY: lanes of a vector, of which the last one is masked; or 0 */
+    int line;          /* lanes of a vector, of which the last one is masked (c_lines_loop); or 0 */
     bool split;
     int64_t weave;   /* of an ARRAY kernel: rows that lie apart and are walked side by side; or 0 */
     int64_t columns; /* of an ARRAY kernel with flat sweeps: elements of its rows; else 0 */
@@ -71,6 +71,7 @@ struct CKernel {
     int64_t few_points;    /* of such a one: for up to so many; else 0 */
     CKernel *few_columns;  /* the same for few lanes, in whose place it is if they do not vary */
     CKernel **flat_rows;   /* vec, of a NESTED one: flat ones for rows of few lanes; or NULL */
+    int flat_most;         /* so many lanes */
     CKernel *across;       /* of rows whose length varies: the one for few points; or NULL */
     int longest;           /* of the lengths of rows that have texts of their own; or 0 */
     int64_t *row_edge;     /* vec: where one of these ends and the next one begins */
@@ -109,8 +110,6 @@ enum {
     WIDE_LANES = 4096,     /* most f16 that are converted at a time */
     ARRAY_SUM_BLOCK = 64,  /* terms that one lane of an ARRAY kernel adds up in a row */
     STRIP_TERMS = 16,      /* the same of a ROW kernel in strips */
-    FLAT_COLUMNS = 48,     /* of rows whose length varies, with AVX-512, */
-    FLAT_NARROW = 16,      /* and without */
     TURN_LANES = 16,       /* a transposition goes by blocks of so many columns */
     TURN_FEW = 8,          /* of up to so many a run is text */
     LENGTH_MOST = 8,       /* of rows that are taken apart: of 2, 3, 4 and 8 */
@@ -139,14 +138,18 @@ void c_repeat_lanes(CKernel *c, const char *array);
 void c_end_accumulators(CKernel *c, int pass);
 
 /* ---- frames (c.c), pieces (pieces.c) ---- */
-/* range: of a piece of a row, or NULL. turns: it stands in the loops of one that does. */
-CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out);
+/* TURNS_IN: it stands in the loops of one that turns. */
+typedef enum Turning { TURNS_CHOSEN, TURNS_IN, TURNS_NEVER } Turning;
+/* range: of a piece of a row, or NULL. */
+CKernel *c_prepare(Kernel *kernel, const RowRange *range, Turning turns, Usage *usage, Buffer *out);
 int c_own_cost(const Expr *x); /* in additions */
 int64_t c_whole_cost(const CKernel *c); /* of a point */
 int c_longest_text(const CKernel *c);
 bool c_has_halves(const Kernel *kernel);
 int64_t c_room_of_rows(const CKernel *c); /* inner points that its arrays have room for */
 void c_item(CKernel *c);                  /* one item, or block of lanes */
+void c_all_items(CKernel *c);
+void c_open_function(CKernel *c, const char *kind, const char *suffix);
 void c_choose_pieces(CKernel *c);
 void c_item_in_pieces(CKernel *c);
 void c_choose_whole(CKernel *c); /* of a kernel without pieces, or of a piece (whole.c) */
@@ -164,6 +167,16 @@ static inline bool c_weaves(const CKernel *c) { return c->weave && c->scalar; }
 static inline bool c_stores_in(const CKernel *c, int store, int pass) {
     return c->e.info.store_pass[store] == pass;
 }
+
+/* ---- texts for numbers that are few (few.c) ---- */
+bool c_has_turned_few(const CKernel *c);
+void c_function_of_turned_few(CKernel *c);
+bool c_may_be_near(CKernel *c);
+void c_function_of_near(CKernel *c);
+void c_call_near(CKernel *c);
+/* Over rows of few points, each a lane, whose number is the last axis. */
+void c_rows_by_length(CKernel *c, Kernel *over_rows);
+void c_kernel_of_flat_rows(CKernel *c);
 
 /* ---- what goes through arrays (outs.c) ---- */
 void c_choose_outs(CKernel *c);
@@ -204,6 +217,10 @@ void c_flat_sweep(CKernel *c, int pass); /* row-level values are in arrays */
 /* ---- sweeps (sweep.c) ---- */
 bool c_collect(CKernel *c, int pass); /* the region of one sweep; false: it has nothing to do */
 void c_lane_loop(CKernel *c, int pass);
+/* Lanes by whole vectors, the last one under a mask. Arrays have room for it, so that only loads
+ * and stores ask (tail_loop says why by two counts). */
+typedef void LaneBody(CKernel *c, int pass);
+void c_lines_loop(CKernel *c, int pass, LaneBody *write);
 /* Before the lanes of a strip: its scans become arrays (scan.c). start: of the strip in the run. */
 void c_scan_strip(CKernel *c, int pass, const char *start, const char *count);
 void c_hide_run(CKernel *c); /* declares the length of the run for all sweeps, where it is hidden */

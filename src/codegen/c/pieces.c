@@ -53,8 +53,8 @@ static void item_in_pieces(CKernel *c, int first, int last);
 
 static void one_piece(CKernel *c, int64_t low, int64_t high) {
     Emit *e = &c->e;
-    CKernel *piece = c_prepare(kernel_piece(e->kernel, c->piece_axis, low, high), NULL, c->turns,
-                               e->usage, e->out);
+    CKernel *piece = c_prepare(kernel_piece(e->kernel, c->piece_axis, low, high), NULL,
+                               c->turns ? TURNS_IN : TURNS_CHOSEN, e->usage, e->out);
     int64_t most = PIECES_TWICE_MAX / (length(c->edge) + 1);
     if (masks(&piece->e)) choose_pieces(piece, c->piece_axis - 1, most);
     piece->e.indent = e->indent;
@@ -152,7 +152,7 @@ static void item_across_pieces(CKernel *c) {
         int64_t high = i < length(edge) ? edge[i] : e->kernel->axis[axis].size;
         Kernel *range = high - low == 1 ? kernel_point(e->kernel, axis, low)
                                         : kernel_range(e->kernel, axis, low, high);
-        CKernel *piece = c_prepare(range, NULL, false, e->usage, e->out);
+        CKernel *piece = c_prepare(range, NULL, TURNS_CHOSEN, e->usage, e->out);
         piece->e.indent = e->indent;
         piece->hidden = c->hidden;
         piece->scalar = length(edge) >= POINTS_MAX && copies(piece);
@@ -195,7 +195,7 @@ static void choose_row_pieces(CKernel *c) {
         RowRange *range = arena_alloc(e->arena, sizeof *range);
         *range = (RowRange){i ? edge[i - 1] : 0, i < pieces - 1 ? edge[i] : size};
         Kernel *kernel = kernel_piece(e->kernel, axis, range->low, range->high);
-        CKernel *piece = c_prepare(kernel, range, false, e->usage, e->out);
+        CKernel *piece = c_prepare(kernel, range, TURNS_CHOSEN, e->usage, e->out);
         if (!folds_alike(c, piece)) return;
         push(e->arena, made, piece);
     }

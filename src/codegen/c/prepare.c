@@ -442,17 +442,26 @@ static bool is_straight(const CKernel *c) {
     return true;
 }
 
-/* The lanes of an ARRAY kernel end in a vector under a mask: one by one they would cost as much as
- * many vectors. Not where all are known to be whole lines (has_whole_lines), or one is left, which
- * costs no more by itself. */
-static void choose_line(CKernel *c) {
+/* Sums by lane of columns, and points of rows whose length varies: one by one, what is left of a
+ * run behind its last whole vector would cost as much as many of these. */
+static bool has_line_ends(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
-    if (c->shape != SHAPE_ARRAY || c->columns || c->slab || c->weave) return;
-    if (has_few(kernel, true) || has_few(kernel, false) || c->any_stream) return;
     const Axis *axis = &kernel->axis[c->e.lane_axis];
+    if (c->any_stream) return false;
+    if (c->shape == SHAPE_NESTED)
+        return axis->varies && c->e.lane_axis > 0 && !c->inner_count && !c->turns &&
+               !c_has_halves(kernel);
+    if (c->shape != SHAPE_ARRAY || c->columns || c->slab || c->weave) return false;
+    if (has_few(kernel, true) || has_few(kernel, false)) return false;
+    return axis->varies || c->e.usage->holes ||
+           axis->size % (LINE_BYTES / widest(c, c->e.lane_axis)) > 1;
+}
+
+/* Such lanes end in a vector under a mask. Not where all are known to be whole lines
+ * (has_whole_lines), or one is left, which costs no more by itself. */
+static void choose_line(CKernel *c) {
+    if (!has_line_ends(c) || !is_straight(c) || !may_mask(c)) return;
     int64_t wide = widest(c, c->e.lane_axis);
-    bool ends = axis->varies || c->e.usage->holes || axis->size % (LINE_BYTES / wide) > 1;
-    if (!ends || !is_straight(c) || !may_mask(c)) return;
     c->masks_wide = wide > (int64_t)sizeof(float);
     c->line = (int)(LINE_BYTES / wide);
 }
@@ -500,12 +509,14 @@ static void choose_few(CKernel *c) {
     if (FEW_POINTS * c_whole_cost(c) > APART_ARITHMETIC || c_has_halves(kernel) || c->any_stream)
         return;
     if (kernel->axis[rows].varies && !c->split && c->e.usage->holes) {
-        CKernel *few = c_prepare(kernel_of_few(kernel, rows), NULL, false, c->e.usage, c->e.out);
+        CKernel *few =
+            c_prepare(kernel_of_few(kernel, rows), NULL, TURNS_CHOSEN, c->e.usage, c->e.out);
         /* rows that lie are gathered in both */
         if (!rows_vary(c) || c_keeps_any(few)) c->few = few;
     }
     if (are_several(c) && c_may_go_by_several(c))
-        c->few_columns = c_prepare(kernel_of_few(kernel, lane), NULL, false, c->e.usage, c->e.out);
+        c->few_columns =
+            c_prepare(kernel_of_few(kernel, lane), NULL, TURNS_CHOSEN, c->e.usage, c->e.out);
 }
 
 /* The longest row with a text of its own, of those that take the compiler no longer than all else;
@@ -543,16 +554,17 @@ void c_choose_across(CKernel *c) {
     if (c->shape != SHAPE_ROW && c->shape != SHAPE_ARRAY) return;
     Kernel *few = kernel_of_few(kernel, points);
     few->form = FORM_TILE;
-    CKernel *across = c_prepare(few, NULL, false, c->e.usage, c->e.out);
+    CKernel *across = c_prepare(few, NULL, TURNS_CHOSEN, c->e.usage, c->e.out);
     if (across->shape != SHAPE_ARRAY || c_keeps_any(across)) return;
     if (c->shape == SHAPE_ROW || across->columns) c->across = across;
 }
 
-CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usage, Buffer *out) {
+CKernel *c_prepare(Kernel *kernel, const RowRange *range, Turning turns, Usage *usage,
+                   Buffer *out) {
     CKernel *c = arena_zalloc(out->arena, sizeof *c);
     Emit *e = &c->e;
     c->range = range;
-    c->turns = turns;
+    c->turns = turns == TURNS_IN;
     *e = (Emit){.target = &c_target,
                 .kernel = kernel,
                 .arena = out->arena,
@@ -569,7 +581,7 @@ CKernel *c_prepare(Kernel *kernel, const RowRange *range, bool turns, Usage *usa
     choose_shape(c);
     choose_text(c);
     choose_levels(c);
-    choose_turns(c);
+    if (turns != TURNS_NEVER) choose_turns(c);
     c_choose_outs(c);
     choose_strip(c);
     choose_lanes(c);

@@ -169,30 +169,33 @@ static void strip_loop(CKernel *c, int pass) {
     if (c->tail) tail_loop(c, pass);
 }
 
-/* Lanes of an ARRAY kernel by whole vectors, the last one under a mask. Arrays have room for it, so
- * that only loads and stores ask (tail_loop says why by two counts). */
-static void lines_loop(CKernel *c, int pass) {
+static void whole_lines(CKernel *c, int pass, LaneBody *write) {
     Emit *e = &c->e;
-    const char *mask = c->masks_wide ? "int64_t" : "int";
     Mark mark = emit_mark(e);
-    e->usage->helper[HELPER_masks] = true;
     e->usage->lane_loops++;
     c_widen(c, c->out_lanes, "", "n");
     emit_directive(e, "#pragma omp simd");
     emit_open(e, "for (int l = 0; l < (n & -%d); l++)", c->line);
-    body(c, pass);
+    write(c, pass);
     emit_close(e);
     emit_forget(e, mark);
+}
+
+void c_lines_loop(CKernel *c, int pass, LaneBody *write) {
+    Emit *e = &c->e;
+    const char *mask = c->masks_wide ? "int64_t" : "int";
+    e->usage->helper[HELPER_masks] = true;
+    whole_lines(c, pass, write);
     emit_open(e, "if (n & %d)", c->line - 1);
-    emit_line(e, "const int whole = n & -%d;", c->line);
-    emit_line(e, "int left = n - whole;");
+    emit_line(e, "const int64_t whole = n & -%d;", c->line); /* an int could wrap */
+    emit_line(e, "int left = (int)(n - whole);");
     emit_line(e, "__asm__(\"\" : \"+r\"(left));");
     emit_directive(e, "#pragma omp simd");
     emit_open(e, "for (%s i = 0; i < MASKED(%d, n - whole); i++)", mask, c->line);
     emit_line(e, "const int64_t l = whole + i;");
     emit_line(e, "const %s on = MASKED(i < n - whole, 1), kept = MASKED(i < left, 1);", mask);
     e->mask = "on", e->kept = "kept";
-    body(c, pass);
+    write(c, pass);
     e->mask = e->kept = NULL;
     emit_close(e);
     emit_close(e);
@@ -207,7 +210,7 @@ void c_lane_loop(CKernel *c, int pass) {
     Mark mark = emit_mark(e);
     c_declare_outs(c, pass, c->out_lanes);
     if (c->line && !c->scalar) {
-        lines_loop(c, pass);
+        c_lines_loop(c, pass, body);
     } else {
         c_open_reading_lanes(c, c_reductions(c, pass));
         body(c, pass);

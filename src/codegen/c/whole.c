@@ -46,7 +46,8 @@ void c_choose_whole(CKernel *c) {
     c->row_high = arena_new_array(c->e.arena, int64_t, row);
     c->whole_points = kernel_whole_row(c->e.kernel, row);
     if (!kernel_bounds_rows(c->e.kernel, row, c->whole_points, c->row_low, c->row_high)) return;
-    CKernel *whole = c_prepare(kernel_unguarded(c->e.kernel), NULL, false, c->e.usage, c->e.out);
+    CKernel *whole =
+        c_prepare(kernel_unguarded(c->e.kernel), NULL, TURNS_CHOSEN, c->e.usage, c->e.out);
     if (!has_short_runs(whole)) return;
     whole->hidden = c->hidden;
     whole->origin = NULL; /* conditions on lane l are those on l */
