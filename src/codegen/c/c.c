@@ -228,7 +228,7 @@ static void close_items(CKernel *c, Mark mark) {
     emit_forget(e, mark);
 }
 
-static void stores_of_lanes(CKernel *c, int pass) {
+void c_store_points(CKernel *c, int pass) {
     (void)pass;
     c_finish(c);
 }
@@ -242,7 +242,7 @@ static void lanes_of_item(CKernel *c) {
         return;
     }
     if (nested && c->line) {
-        c_lines_loop(c, e->info.pass_count, stores_of_lanes);
+        c_lines_loop(c, e->info.pass_count, c_store_points);
         return;
     }
     if (nested) c_open_reading_lanes(c, "");
@@ -459,6 +459,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     if (c->few_columns) items_of_few_columns(c);
     if (c->longest && !apart) c_rows_by_length(c, e->kernel);
     if (c->across) items_across(c);
+    c_short_rows(c);
     bool all = !c->few_columns || kernel->axis[e->lane_axis].varies;
     if (all) c_all_items(c);
     if (c->any_stream) emit_line(e, "stream_fence();");

@@ -149,6 +149,7 @@ bool c_has_halves(const Kernel *kernel);
 int64_t c_room_of_rows(const CKernel *c); /* inner points that its arrays have room for */
 void c_item(CKernel *c);                  /* one item, or block of lanes */
 void c_all_items(CKernel *c);
+void c_store_points(CKernel *c, int pass); /* LaneBody of pointwise kernels */
 void c_open_function(CKernel *c, const char *kind, const char *suffix);
 void c_choose_pieces(CKernel *c);
 void c_item_in_pieces(CKernel *c);
@@ -177,6 +178,7 @@ void c_call_near(CKernel *c);
 /* Over rows of few points, each a lane, whose number is the last axis. */
 void c_rows_by_length(CKernel *c, Kernel *over_rows);
 void c_kernel_of_flat_rows(CKernel *c);
+void c_short_rows(CKernel *c); /* where there are any */
 
 /* ---- what goes through arrays (outs.c) ---- */
 void c_choose_outs(CKernel *c);
@@ -221,6 +223,7 @@ void c_lane_loop(CKernel *c, int pass);
  * and stores ask (tail_loop says why by two counts). */
 typedef void LaneBody(CKernel *c, int pass);
 void c_lines_loop(CKernel *c, int pass, LaneBody *write);
+void c_masked_line(CKernel *c, int pass, LaneBody *write); /* the last one: whole, left */
 /* Before the lanes of a strip: its scans become arrays (scan.c). start: of the strip in the run. */
 void c_scan_strip(CKernel *c, int pass, const char *start, const char *count);
 void c_hide_run(CKernel *c); /* declares the length of the run for all sweeps, where it is hidden */

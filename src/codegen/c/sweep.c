@@ -181,15 +181,10 @@ static void whole_lines(CKernel *c, int pass, LaneBody *write) {
     emit_forget(e, mark);
 }
 
-void c_lines_loop(CKernel *c, int pass, LaneBody *write) {
+void c_masked_line(CKernel *c, int pass, LaneBody *write) {
     Emit *e = &c->e;
     const char *mask = c->masks_wide ? "int64_t" : "int";
     e->usage->helper[HELPER_masks] = true;
-    whole_lines(c, pass, write);
-    emit_open(e, "if (n & %d)", c->line - 1);
-    emit_line(e, "const int64_t whole = n & -%d;", c->line); /* an int could wrap */
-    emit_line(e, "int left = (int)(n - whole);");
-    emit_line(e, "__asm__(\"\" : \"+r\"(left));");
     emit_directive(e, "#pragma omp simd");
     emit_open(e, "for (%s i = 0; i < MASKED(%d, n - whole); i++)", mask, c->line);
     emit_line(e, "const int64_t l = whole + i;");
@@ -198,6 +193,16 @@ void c_lines_loop(CKernel *c, int pass, LaneBody *write) {
     write(c, pass);
     e->mask = e->kept = NULL;
     emit_close(e);
+}
+
+void c_lines_loop(CKernel *c, int pass, LaneBody *write) {
+    Emit *e = &c->e;
+    whole_lines(c, pass, write);
+    emit_open(e, "if (n & %d)", c->line - 1);
+    emit_line(e, "const int64_t whole = n & -%d;", c->line); /* an int could wrap */
+    emit_line(e, "int left = (int)(n - whole);");
+    emit_line(e, "__asm__(\"\" : \"+r\"(left));");
+    c_masked_line(c, pass, write);
     emit_close(e);
 }
 
