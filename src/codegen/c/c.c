@@ -457,7 +457,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_declare_strides(c);
     if (c->columns) c_repeat_columns(c);
     if (c->few_columns) items_of_few_columns(c);
-    if (c->longest && !apart) c_rows_by_length(c, e->kernel);
+    if (c->longest && c->shape == SHAPE_ARRAY) c_rows_by_length(c, e->kernel);
     if (c->across) items_across(c);
     c_short_rows(c);
     bool all = !c->few_columns || kernel->axis[e->lane_axis].varies;

@@ -180,30 +180,50 @@ void c_kernel_of_flat_rows(CKernel *c) {
     emit_close(e);
 }
 
-/* Whole rows of up to a vector that are no run: each is one under a mask, which all of them share.
- * Parts of others go by themselves. */
+/* Every row, by one vector under a mask that all of them share, or by several. */
+static void rows_under_masks(CKernel *c, bool one) {
+    Emit *e = &c->e;
+    CKernel *rows = c_prepare(e->kernel, NULL, TURNS_CHOSEN, e->usage, e->out);
+    rows->e.indent = e->indent;
+    rows->hidden = c->hidden;
+    emit_open(&rows->e, "for (int64_t a0 = first; a0 < last; a0++)");
+    emit_line(&rows->e, one ? "const int64_t a1 = 0, whole = 0;" : "const int64_t a1 = 0;");
+    c_before_lanes(rows);
+    if (one)
+        c_masked_line(rows, rows->e.info.pass_count, c_store_points);
+    else
+        c_lines_loop(rows, rows->e.info.pass_count, c_store_points);
+    emit_close(&rows->e);
+}
+
+/* Whole rows of a few columns that are no run, or would take expanding for one. Parts of others go
+ * by themselves. */
 void c_short_rows(CKernel *c) {
     Emit *e = &c->e;
     bool any = c->shape == SHAPE_NESTED && c->line && e->lane_axis == 1 && e->usage->holes;
     if (!any || c->edge || c->flat_rows || c->step_count) return;
-    CKernel *rows = c_prepare(e->kernel, NULL, TURNS_CHOSEN, e->usage, e->out);
     const char *size = emit_size(e, e->kernel->axis[1].size), *name = e->kernel->name;
+    int most = c->short_most ? c->short_most : c->line;
     emit_line(e, "const int64_t first = (low + %s - 1) / %s, last = high / %s;", size, size, size);
-    emit_open(e, "if (%s > 1 && %s <= %d && first < last)", size, size, c->line);
+    emit_open(e, "if (%s > 1 && %s <= %d && first < last)", size, size, most);
     emit_line(e, "if (low < first * %s) %s(buffer, low, first * %s, pass, slot);", size, name,
               size);
     emit_line(e, "if (last * %s < high) %s(buffer, last * %s, high, pass, slot);", size, name,
               size);
+    if (c->longest) {
+        emit_line(e, "low = first, high = last;");
+        c_rows_by_length(c, kernel_by_rows(e->kernel, e->kernel->axis[1].size, true));
+    }
     emit_line(e, "const int n = (int)%s;", size);
-    emit_line(e, "int left = n;");
-    emit_line(e, "__asm__(\"\" : \"+r\"(left));");
-    emit_open(e, "for (int64_t a0 = first; a0 < last; a0++)");
-    emit_line(e, "const int64_t a1 = 0, whole = 0;");
-    rows->e.indent = e->indent;
-    rows->hidden = c->hidden;
-    c_before_lanes(rows);
-    c_masked_line(rows, rows->e.info.pass_count, c_store_points);
+    emit_line(e, "int all = n;");
+    emit_line(e, "__asm__(\"\" : \"+r\"(all));");
+    if (c->short_most) emit_open(e, "if (n <= %d)", c->line);
+    emit_line(e, "const int left = all;");
+    rows_under_masks(c, true);
+    emit_line(e, "return;");
     emit_close(e);
+    if (!c->short_most) return;
+    rows_under_masks(c, false);
     emit_line(e, "return;");
     emit_close(e);
 }

@@ -33,8 +33,8 @@ enum {
     FLAT_BYTES = 64 << 10, /* of all that is expanded */
     FLAT_ROWS = 16,        /* a block is a multiple of so many rows, and whole vectors */
     FLAT_COLUMNS = 63,     /* of rows whose length varies, with AVX-512, */
-    FLAT_EXPANDED = 24,    /* if each has a value that is expanded and ends in a masked vector, */
-    FLAT_NARROW = 16,      /* and without AVX-512 */
+    FLAT_NARROW = 16,      /* and without */
+    SHORT_COLUMNS = 63,    /* where each has a value that would be expanded: vectors under masks */
     SLAB_COLUMNS = 15,     /* more are lanes of their own, or of several rows */
     SLAB_STRIP = 32,       /* lanes at the least: two vectors of f32, whose sums do not wait, */
     SLAB_LANES = 16,       /* and whole ones */
@@ -158,13 +158,15 @@ void c_choose_flat_rows(CKernel *c) {
         if (!rows->columns || asks_rows(rows)) return;
         push(c->e.arena, made, rows);
     }
+    bool expands = has_row_value(c);
+    if (expands) c->longest = c_longest_text(c);
+    if (expands && c->line && lane == 1 && !c->edge) {
+        c->short_most = SHORT_COLUMNS;
+        return;
+    }
     c->flat_rows = made;
     c->row_edge = edge;
-    bool expands = has_row_value(c);
-    c->flat_most = cpu_level() < CPU_V4 ? FLAT_NARROW
-                   : expands && c->line ? FLAT_EXPANDED
-                                        : FLAT_COLUMNS;
-    if (expands) c->longest = c_longest_text(c);
+    c->flat_most = cpu_level() < CPU_V4 ? FLAT_NARROW : FLAT_COLUMNS;
 }
 
 /* ---- accesses ---------------------------------------------------------------------------- */

@@ -72,6 +72,7 @@ struct CKernel {
     CKernel *few_columns;  /* the same for few lanes, in whose place it is if they do not vary */
     CKernel **flat_rows;   /* vec, of a NESTED one: flat ones for rows of few lanes; or NULL */
     int flat_most;         /* so many lanes */
+    int short_most;        /* of such rows that go by vectors under masks; 0: by one */
     CKernel *across;       /* of rows whose length varies: the one for few points; or NULL */
     int longest;           /* of the lengths of rows that have texts of their own; or 0 */
     int64_t *row_edge;     /* vec: where one of these ends and the next one begins */
