@@ -118,6 +118,28 @@ static cb_tensor *mixed(cb_tensor *x) { /* conditions on rows and columns, value
     return cb_add(cb_mul(y, cb_slice(x, 1, 0, 1)), cb_slice(x, 0, 0, 1));
 }
 
+static cb_tensor *cut(cb_tensor *x) { /* rows that are no run */
+    return cb_mul(cb_slice(x, 1, 1, cb_size(x, 1)), 3.0);
+}
+
+static cb_tensor *scaled(cb_tensor *x) { /* a number of each row, and of each column */
+    return cb_add(cb_mul(x, cb_slice(x, 1, 0, 1)), cb_slice(x, 0, 0, 1));
+}
+
+static cb_tensor *halved(cb_tensor *x) { return cb_slice(cb_add(x, 1), 1, 0, cb_size(x, 1), 2); }
+
+/* Elements that lie two or three apart, or as far as rows of so many are long: a text for each, one
+ * of long rows and one of short ones. */
+static void test_near_elements(void **state) {
+    (void)state;
+    for (int rows = 2; rows < 6; rows++) { /* a step of 2 is taken for two rows */
+        assert_in_range(sweep_columns(halved, "dynamic=1", 4003, rows, rows + 1, 1), 0, 1);
+        assert_in_range(sweep_columns(copied, "dynamic=1", rows, 4003, 4004, 1), 0, 1);
+    }
+    for (int columns = 3; columns < 9; columns++)
+        assert_in_range(sweep_columns(halved, "dynamic=1", columns, 4003, 4004, 1), 0, 1);
+}
+
 /* Parts of a result that begin within a row, of each number of elements that a text has, and of
  * rows that are one run. */
 static void test_short_rows_in_parts(void **state) {
@@ -126,8 +148,11 @@ static void test_short_rows_in_parts(void **state) {
     cb_set_threads(3);
     for (int rows = 2; rows < 11; rows++)
         assert_in_range(sweep_columns(transposed, "dynamic=1", 36006, rows, rows + 1, 1), 0, 1);
-    for (int columns = 2; columns < 20; columns += 9)
+    for (int columns = 2; columns < 20; columns += 9) {
         assert_in_range(sweep_columns(mixed, "dynamic=1", columns, 20011, 20012, 1), 0, 1);
+        assert_in_range(sweep_columns(cut, "dynamic=1", columns + 1, 20011, 20012, 1), 0, 1);
+        assert_in_range(sweep_columns(scaled, "dynamic=1", columns, 20011, 20012, 1), 0, 1);
+    }
     cb_set_threads(threads);
 }
 
@@ -161,15 +186,12 @@ static cb_tensor *one_by_one(cb_tensor *x) {
     return cb_mul(cb_softmax(part, 0), each);
 }
 
-static cb_tensor *scaled(cb_tensor *x) { /* a number of each row, and of each column */
-    return cb_add(cb_mul(x, cb_slice(x, 1, 0, 1)), cb_slice(x, 0, 0, 1));
-}
-
-/* Few columns, of several rows at a time, or as one run, or of a length that has a text. */
+/* Few columns, of several rows at a time, as one run, under a mask, or of a length that has a text.
+ */
 static void test_few_columns(void **state) {
     (void)state;
-    cb_function_1 *const function[] = {columns, from_first, slabs, mixed, scaled, one_by_one};
-    for (int k = 0; k < 6; k++) {
+    cb_function_1 *const function[] = {columns, from_first, slabs, mixed, scaled, one_by_one, cut};
+    for (int k = 0; k < 7; k++) {
         cb_function *fast = cb_compile(function[k], "dynamic=1");
         for (int n = 2 + (k == 5); n < 66; n += n < 20 ? 1 : 11) { /* one behind the first: none */
             cb_scope_open();
@@ -341,17 +363,12 @@ static void test_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_entries_leave),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_every_size),
-        cmocka_unit_test(test_kinds_of_sizes),
-        cmocka_unit_test(test_wide_rows),
-        cmocka_unit_test(test_one_less),
-        cmocka_unit_test(test_short_rows_in_parts),
-        cmocka_unit_test(test_few_rows),
-        cmocka_unit_test(test_few_columns),
+        cmocka_unit_test(test_options),       cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_entries_leave), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_every_size),    cmocka_unit_test(test_kinds_of_sizes),
+        cmocka_unit_test(test_wide_rows),     cmocka_unit_test(test_one_less),
+        cmocka_unit_test(test_near_elements), cmocka_unit_test(test_short_rows_in_parts),
+        cmocka_unit_test(test_few_rows),      cmocka_unit_test(test_few_columns),
         cmocka_unit_test(test_short_rows),
     };
     setenv("CARBIDE_PASSING_SIZES", "0", 1); /* all of them are compiled */
