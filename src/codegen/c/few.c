@@ -155,28 +155,33 @@ static void items_of_flat_rows(CKernel *c, int i) {
     emit_close(e);
 }
 
-/* The kernel, where whole rows of few columns are one run. Parts of others before and behind them
- * go by themselves: no more than low .. high may have been computed that is read here. Everything
- * else is in a function of its own, whose registers are for the loops over long rows. */
-void c_kernel_of_flat_rows(CKernel *c) {
+/* Whole rows first .. last of a few columns. Parts of others before and behind them go by
+ * themselves: no more than low .. high may have been computed that is read here. */
+static void open_whole_rows(CKernel *c, const char *others, int most) {
     Emit *e = &c->e;
-    const char *name = e->kernel->name;
-    c_open_function(c, "void", "");
     const char *size = emit_size(e, e->kernel->axis[e->lane_axis].size);
     emit_line(e, "const int64_t first = (low + %s - 1) / %s, last = high / %s;", size, size, size);
-    emit_open(e, "if (%s > 1 && %s <= %d && first < last)", size, size, c->flat_most);
-    emit_line(e, "if (low < first * %s) %s_all(buffer, low, first * %s, pass, slot);", size, name,
+    emit_open(e, "if (%s > 1 && %s <= %d && first < last)", size, size, most);
+    emit_line(e, "if (low < first * %s) %s(buffer, low, first * %s, pass, slot);", size, others,
               size);
-    emit_line(e, "if (last * %s < high) %s_all(buffer, last * %s, high, pass, slot);", size, name,
+    emit_line(e, "if (last * %s < high) %s(buffer, last * %s, high, pass, slot);", size, others,
               size);
-    if (c->longest) {
-        emit_line(e, "low = first, high = last;");
-        c_rows_by_length(c, kernel_by_rows(e->kernel, e->kernel->axis[e->lane_axis].size, true));
-    }
+    if (!c->longest) return;
+    emit_line(e, "low = first, high = last;");
+    c_rows_by_length(c, kernel_by_rows(e->kernel, e->kernel->axis[e->lane_axis].size, true));
+}
+
+/* The kernel, where such rows are one run. Everything else is in a function of its own, whose
+ * registers are for the loops over long rows. */
+void c_kernel_of_flat_rows(CKernel *c) {
+    Emit *e = &c->e;
+    const char *all = arena_format(e->arena, "%s_all", e->kernel->name);
+    c_open_function(c, "void", "");
+    open_whole_rows(c, all, c->flat_most);
     for (int i = 0; i < length(c->flat_rows); i++) items_of_flat_rows(c, i);
     emit_line(e, "return;");
     emit_close(e);
-    emit_line(e, "%s_all(buffer, low, high, pass, slot);", name);
+    emit_line(e, "%s(buffer, low, high, pass, slot);", all);
     emit_close(e);
 }
 
@@ -196,25 +201,13 @@ static void rows_under_masks(CKernel *c, bool one) {
     emit_close(&rows->e);
 }
 
-/* Whole rows of a few columns that are no run, or would take expanding for one. Parts of others go
- * by themselves. */
+/* Such rows that are no run, or would take expanding for one. */
 void c_short_rows(CKernel *c) {
     Emit *e = &c->e;
     bool any = c->shape == SHAPE_NESTED && c->line && e->lane_axis == 1 && e->usage->holes;
     if (!any || c->edge || c->flat_rows || c->step_count) return;
-    const char *size = emit_size(e, e->kernel->axis[1].size), *name = e->kernel->name;
-    int most = c->short_most ? c->short_most : c->line;
-    emit_line(e, "const int64_t first = (low + %s - 1) / %s, last = high / %s;", size, size, size);
-    emit_open(e, "if (%s > 1 && %s <= %d && first < last)", size, size, most);
-    emit_line(e, "if (low < first * %s) %s(buffer, low, first * %s, pass, slot);", size, name,
-              size);
-    emit_line(e, "if (last * %s < high) %s(buffer, last * %s, high, pass, slot);", size, name,
-              size);
-    if (c->longest) {
-        emit_line(e, "low = first, high = last;");
-        c_rows_by_length(c, kernel_by_rows(e->kernel, e->kernel->axis[1].size, true));
-    }
-    emit_line(e, "const int n = (int)%s;", size);
+    open_whole_rows(c, e->kernel->name, c->short_most ? c->short_most : c->line);
+    emit_line(e, "const int n = (int)%s;", emit_size(e, e->kernel->axis[1].size));
     emit_line(e, "int all = n;");
     emit_line(e, "__asm__(\"\" : \"+r\"(all));");
     if (c->short_most) emit_open(e, "if (n <= %d)", c->line);
