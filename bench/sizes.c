@@ -137,8 +137,8 @@ int main(int argc, char **argv) {
         }
     qsort(row, (size_t)count, sizeof *row, worst_first);
     for (int i = 0; i < count; i++)
-        printf("{\"case\": \"%s\", \"literal_us\": %.1f, \"rows_us\": %.1f, \"rows_ratio\": %.2f, "
-               "\"arguments_us\": %.1f, \"ratio\": %.2f}\n",
+        printf("{\"case\": \"%s\", \"literal_us\": %.2f, \"rows_us\": %.2f, \"rows_ratio\": %.2f, "
+               "\"arguments_us\": %.2f, \"ratio\": %.2f}\n",
                row[i].name, row[i].best[0], row[i].best[1], row[i].best[1] / row[i].best[0],
                row[i].best[2], ratio(&row[i]));
     return 0;
