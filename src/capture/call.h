@@ -205,6 +205,8 @@ const Trace *segment_recorded(const Call *call, LeftSegment **behind);
 /* left.c. Before the trace, or (written not NULL) somebody outside, writes to memory that left
  * segments read: what waits for it is computed. */
 void segment_before_writes(Call *call, const Tensor *written);
+/* A tensor from outside is about to get a hook, which gradients of left segments do not see. */
+void segment_before_hook(Call *call);
 void segment_compute_all(Call *call);     /* nothing waits any more */
 void segment_met(Call *call, Tensor *x);  /* a shell of a left segment is used: it gets a value */
 void segment_lost(Call *call, Tensor *x); /* it dies */

@@ -272,12 +272,15 @@ bool call_takes_hook(Tracer *tracer, Tensor *x) {
     call_meet(call, x);
     int v = call_traced(call, x);
     if (tape_is_promised(x)) return call_needs_tape(call, promise_followed);
-    if (v == NO_VALUE) return !tape_gradient(x) || call_break(call, REASON_leaf_ended, "");
+    if (v == NO_VALUE && tape_gradient(x)) return call_break(call, REASON_leaf_ended, "");
     if (call->function->options.fullgraph) return call_break(call, REASON_hook_registered, "");
-    if (feeds_others(call, v))
+    if (v != NO_VALUE && feeds_others(call, v))
         return call_needs_tape(call, "a result has a hook from which another one was computed: "
                                      "register it behind the op that gives the result");
-    bool done = call_event(call, REASON_hook_registered);
+    /* Gradients by what is from outside are computed before it has a hook, or they would see it. */
+    bool cuts = v != NO_VALUE || trace_has_backward(call->trace, call->at);
+    bool done = !cuts || call_event(call, REASON_hook_registered);
+    if (v == NO_VALUE) segment_before_hook(call);
     call_meet(call, x);
     return tape_is_promised(x) ? call_needs_tape(call, promise_followed) : done;
 }

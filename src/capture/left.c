@@ -323,6 +323,11 @@ void segment_compute_all(Call *call) {
     for (LeftSegment *left = call->left; left; left = left->next) compute_waiting(call, left);
 }
 
+void segment_before_hook(Call *call) {
+    for (LeftSegment *left = call->left; left; left = left->next)
+        if (trace_has_backward(left->trace, length(left->trace->op))) compute_waiting(call, left);
+}
+
 static LeftSegment *find_reader(const Call *call, const Storage *storage) {
     LeftRead *read = *chain_of(call, storage);
     while (read && read->storage != storage) read = read->next;

@@ -154,7 +154,8 @@ static const TraceOp *match_op(const Call *call, int op, int input_count, const 
     return next;
 }
 
-/* What gradients are taken by: which leaves there are follows from the ops before. */
+/* What gradients are taken by: which leaves there are follows from the ops before. The gradient by
+ * what is from outside is the one behind its hooks, and recorded where it has none. */
 static bool match_wrt(Call *call, const TraceBack *back) {
     const GoingBack *given = call->back;
     if (back->leaves || !given->wrt) return back->leaves && !given->wrt;
@@ -162,7 +163,8 @@ static bool match_wrt(Call *call, const TraceBack *back) {
     for (int k = 0; same && k < back->count; k++) {
         Tensor *x = given->wrt[k];
         int v = call_traced(call, x), wanted = trace_back_value(back, k);
-        same = v == NO_VALUE ? match_real(call, wanted, x) : v == wanted;
+        bool hooked = call->trace->value[wanted].foreign && tape_is_hooked(x);
+        same = !hooked && (v == NO_VALUE ? match_real(call, wanted, x) : v == wanted);
     }
     return same;
 }

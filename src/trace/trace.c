@@ -411,6 +411,12 @@ bool trace_has_effects(const TraceOp *op) {
     return custom_of(&attrs)->effects;
 }
 
+bool trace_has_backward(const Trace *trace, int count) {
+    bool has = false;
+    for (int i = 0; i < count && !has; i++) has = trace->op[i].back;
+    return has;
+}
+
 bool trace_computes(const Trace *trace, int v) {
     return trace->value[trace->value[v].root].kind == VALUE_IS_RESULT;
 }

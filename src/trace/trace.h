@@ -233,6 +233,7 @@ bool trace_has_history(const Trace *trace, int value, int count);
  * marked. */
 void trace_mark_tracked(const Trace *trace, int count, bool *from);
 bool trace_is_gradient(const Trace *trace, int value); /* fullgraph: that a leaf had before */
+bool trace_has_backward(const Trace *trace, int count); /* among the first count ops */
 /* The elements of back->wrt that have a gradient. */
 int trace_back_results(const TraceBack *back);
 int trace_op_results(const TraceOp *op); /* values that it gives, op->result and behind */

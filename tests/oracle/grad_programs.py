@@ -14,7 +14,8 @@ tensors with the gradients that backward left. A program that PyTorch refuses, a
 write, is left out: graphs know values, not memory. So is an eager run that needs an operand from before one, where
 PyTorch saved the result, and any that goes back from a gradient that is constant in eager; a compiled one that is cut
 by a value or a hook, and so has no more than eager; and a program that asks by a view from before a write, which
-PyTorch computes anew. Ends with 1 when there were differences, and with 77 where there is no torch."""
+PyTorch computes anew, or by a tensor with hooks and by others, behind which PyTorch has it without them. Ends with 1 when there
+were differences, and with 77 where there is no torch."""
 import random, sys
 import needs
 needs.need('numpy', 'torch')
@@ -212,6 +213,7 @@ def run(program, side, state, allowed=None):
                 for name in made: values[name] = values['t']
                 continue
             if any(values[x]._version != versions[x] for x in by if x in versions): raise Left('a view from before a write')
+            if len(by) > 1 and any(values[x]._backward_hooks for x in by if allowed is None): raise Left('by a tensor with hooks, and others')
             for x, weight in parts:
                 part = side.op('mul', values[x], weight)
                 loss = part if loss is None else side.op('add', loss, part)

@@ -439,6 +439,56 @@ static void of_results_beside_each_other(void **state) {
     cb_function_free(fast);
 }
 
+/* ---- on what comes from before the call ------------------------------------------------------ */
+
+typedef enum HookCut { CUTS_NOWHERE, CUTS_BEFORE, CUTS_BEHIND, NEVER_HOOKS, CUTS } HookCut;
+static HookCut cut;
+static bool of_gradients; /* the gradient has a history */
+
+/* A gradient by x does not see the hook that x gets behind it, however late it is computed. */
+static cb_tensor *gradient_by_a_given(cb_tensor *x) {
+    cb_tensor *g = NULL, *y = cb_sum(cb_exp(cb_mul(x, 0.5)));
+    (of_gradients ? cb_grad_graph : cb_grad)(y, NULL, &x, 1, &g);
+    if (cut == CUTS_BEFORE) cb_item(cb_sum(cb_detach(x)));
+    if (cut != NEVER_HOOKS) cb_register_hook(x, doubles, &two);
+    cb_tensor *next = cb_mul(cb_sin(x), 3);
+    if (cut == CUTS_BEHIND) cb_item(cb_sum(cb_detach(next)));
+    return asks_late ? cb_mul(g, cb_detach(next)) : cb_detach(next);
+}
+
+static cb_tensor *hooks_a_given(cb_tensor *x) {
+    cb_register_hook(x, doubles, &two);
+    return cb_mul(cb_detach(x), 2);
+}
+
+/* In some calls it has a hook already. */
+static void of_a_given_result(void **state) {
+    (void)state;
+    for (int way = 0; way < 2 * CUTS; way++) {
+        cut = way % CUTS, of_gradients = way / CUTS;
+        cb_function *fast = cb_compile(gradient_by_a_given, VM);
+        for (int call = 0; call < 7; call++) {
+            double result[2], of_w[2];
+            asks_late = call == 3 || call > 4;
+            for (int k = 0; k < 2; k++) {
+                w = cb_requires_grad_(cb_full(cb_dims(4), 0.5, CB_F64), true);
+                cb_tensor *x = cb_mul(w, 1.5 + call);
+                if (call % 4 == 2) cb_register_hook(x, doubles, &two);
+                cb_tensor *y = k ? cb_call(fast, x) : gradient_by_a_given(x);
+                if (cb_error()) fail_msg("cut %d, call %d: %s", cut, call, cb_error());
+                if (cb_requires_grad(y)) cb_backward(cb_sum(cb_mul(y, y)), NULL);
+                result[k] = told(y), of_w[k] = told(cb_tensor_grad(w));
+            }
+            expect_near(result[1], result[0]);
+            expect_near(of_w[1], of_w[0]);
+        }
+        cb_function_free(fast);
+    }
+    cb_function *whole = cb_compile(hooks_a_given, VM ", fullgraph=1");
+    REFUSED(cb_call(whole, cb_exp(w)), "gets a hook");
+    cb_function_free(whole);
+}
+
 static cb_tensor *loss;
 static cb_tensor *frees_the_loss(cb_tensor *gradient, void *user) {
     (void)user;
@@ -495,6 +545,7 @@ int main(void) {
         TEST(of_results_from_results),
         TEST(of_results_beside_each_other),
         TEST(frees_what_is_gone_back_from),
+        TEST(of_a_given_result),
     };
     return cmocka_run_group_tests_name("hooks", tests, NULL, NULL);
 }
