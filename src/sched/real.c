@@ -257,6 +257,13 @@ static bool chooses(const Node *node) {
     return padding.count >= 2 && (padding.at[0] != 0 || padding.at[1] != 0);
 }
 
+/* What the input brings of the node's size; NULL: nothing, or it is spread. */
+static const Node *large_of(const Schedule *s, const Tree *tree, const Node *node,
+                            const Node *input) {
+    if (!input || spreads(node, input)) return NULL;
+    return is_buffer(s, input) ? input : tree[input->id].large;
+}
+
 static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
     Tree t = {op_info(node->op)->cost, 0, 1, chooses(node), NULL, false};
     for (int i = 0; i < node->input_count; i++) {
@@ -268,15 +275,18 @@ static Tree tree_of(const Schedule *s, const Tree *tree, const Node *node) {
         t.nodes += leaf ? 0 : tree[input->id].nodes;
         t.joins += leaf ? 0 : tree[input->id].joins;
         t.several |= !leaf && tree[input->id].several;
-        bool small = spreads(node, input);
-        add_large(&t, small ? NULL : leaf ? input : tree[input->id].large);
+        add_large(&t, large_of(s, tree, node, input));
     }
     return t;
 }
 
+static bool is_product(const Node *node) {
+    return node && op_info(node->op)->kind == KIND_CONTRACT;
+}
+
 /* Several users, and it is not computed again for each. */
 static bool is_kept(const Tree *t) {
-    bool again = t->large && !t->several && op_info(t->large->op)->kind == KIND_CONTRACT;
+    bool again = !t->several && is_product(t->large);
     return again ? t->cost > AGAIN_COST : t->cost > SHARED_COST || t->loads > SHARED_LOADS;
 }
 
@@ -320,6 +330,47 @@ static void mark_epilogues(Schedule *s, bool *after_product, const Node *node) {
         const Node *input = node->input[i];
         bool few = node_numel(node) * CHOSEN_SHARE <= node_numel(input);
         if (after_product[input->id] && !few) make_real(s, input);
+    }
+}
+
+/* ---- what a product gives to another one ----------------------------------------------------- */
+
+/* Of a product: what is read of it where other values of its size are. */
+typedef struct Crossing {
+    const Node *value; /* the first one */
+    bool several;      /* there are more, or the product is read as it is */
+    bool dear;
+} Crossing;
+
+static void note_crossing(const Schedule *s, const Tree *tree, const Node *input, Crossing *of) {
+    const Node *value = s->below[input->id];
+    of->several |= of->value && of->value != value;
+    of->dear |= tree[input->id].cost > SHARED_COST;
+    of->value = value;
+}
+
+/* By product, each operand by which it alone comes to a node: beside other values, or to what is no
+ * pointwise work. */
+static void find_crossings(const Schedule *s, const Tree *tree, const Node *node, Crossing *of) {
+    bool pointwise = op_info(node->op)->kind == KIND_POINTWISE, views = graph_views(s->graph, node);
+    for (int i = 0; i < node->input_count && !views; i++) {
+        const Node *input = node->input[i], *large = large_of(s, tree, node, input);
+        if (!is_product(large) || (!is_buffer(s, input) && tree[input->id].several)) continue;
+        Crossing *c = &of[large->id];
+        c->several |= !pointwise;
+        for (int k = 0; k < node->input_count && pointwise; k++) {
+            const Node *other = large_of(s, tree, node, node->input[k]);
+            if (other && other != large) note_crossing(s, tree, input, c);
+        }
+    }
+}
+
+/* Where one value of a product is all that others are computed with, as gelu's derivative is, the
+ * product need not stay for them: the value is computed behind it, once. */
+static void mark_crossings(Schedule *s, const Crossing *of) {
+    for (int i = 0; i < length(s->order); i++) {
+        const Crossing *c = &of[s->order[i]->id];
+        if (c->dear && !c->several) make_real(s, c->value);
     }
 }
 
@@ -369,6 +420,7 @@ void mark_real(Schedule *s) {
     int *users = graph_users(graph, s->order);
     Tree *tree = arena_new_array(s->arena, Tree, length(graph->node) + 1);
     bool *after_product = arena_new_array(s->arena, bool, length(graph->node) + 1);
+    Crossing *crossing = arena_new_array(s->arena, Crossing, length(graph->node) + 1);
     find_bases(s);
     for (int i = 0; i < length(s->order); i++) mark_operands(s, s->order[i]);
     mark_checks(s);
@@ -383,6 +435,7 @@ void mark_real(Schedule *s) {
         if (!lower_expands(node) || (!s->options.fuse && is_step(node))) make_real(s, node);
         mark_dear_inputs(s, tree, node);
         mark_epilogues(s, after_product, node);
+        find_crossings(s, tree, node, crossing);
         Tree t = tree[node->id] = tree_of(s, tree, node);
         bool shared = users[node->id] > 1 && is_kept(&t);
         shared &= !s->scatters[node->id]; /* which is as large as all of the input */
@@ -392,5 +445,6 @@ void mark_real(Schedule *s) {
         const Node *below = s->below[node->id];
         if (s->real[below->id]) tree[node->id] = (Tree){.loads = 1, .nodes = 1, .large = below};
     }
+    if (s->options.fuse) mark_crossings(s, crossing);
     settle_strided(s);
 }
