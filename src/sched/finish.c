@@ -513,21 +513,25 @@ static Group *open_group(Schedule *s, const Domain *domain) {
     return group;
 }
 
-static Kernel *scatter_copy(Schedule *s, const Node *node) {
+/* Lowered, and without what it writes yet: out is to be known. */
+typedef struct ScatterKernel {
+    Kernel *kernel;
+    Expr *index, *value; /* that is stored, and where */
+} ScatterKernel;
+
+static ScatterKernel scatter_copy(Schedule *s, const Node *node) {
     Domain domain = domain_of(node);
     Group *group = open_group(s, &domain);
     Expr *position[CB_MAX_RANK];
     index_unflatten(group->trial, node->rank, node->size, group->element, position);
     Expr *value = lower_at(&group->lowering, node->input[0], position, NULL);
     bind_buffers(s, group->trial);
-    int out = out_buffer(s, group->trial, node);
-    kernel_store(group->trial, out, group->element, value, NULL, STORE_SET);
-    return group->trial;
+    return (ScatterKernel){group->trial, group->element, value};
 }
 
 /* Over the index: dim is inner (updates of one row in order), the others are outer: points of
  * different rows never meet. */
-static Kernel *scatter_update(Schedule *s, const Node *node) {
+static ScatterKernel scatter_update(Schedule *s, const Node *node) {
     const Node *index = node->input[1];
     int dim = (int)node->attrs->word[ATTR_along_dim];
     Domain domain = {0};
@@ -543,23 +547,25 @@ static Kernel *scatter_update(Schedule *s, const Node *node) {
     Expr *target = lower_at(&group->lowering, index, position, NULL);
     bind_buffers(s, kernel);
     position[dim] = expr_to(kernel, target, CB_I64);
-    Expr *flat = index_flatten(kernel, node->rank, node->size, position);
-    int out = out_buffer(s, kernel, node);
-    kernel->buffer[out].role = BUFFER_INOUT;
-    StoreMode mode = node->op == OP_scatter_add ? STORE_ADD : STORE_LAST;
-    kernel_store(kernel, out, flat, value, NULL, mode);
-    return kernel;
+    return (ScatterKernel){kernel, index_flatten(kernel, node->rank, node->size, position), value};
+}
+
+static int add_scatter(Schedule *s, const Node *node, const ScatterKernel *of, StoreMode mode) {
+    int out = out_buffer(s, of->kernel, node);
+    if (mode != STORE_SET) of->kernel->buffer[out].role = BUFFER_INOUT;
+    kernel_store(of->kernel, out, of->index, of->value, NULL, mode);
+    return add_kernel(s, of->kernel);
 }
 
 /* What was scattered to, where nobody needs it as it was: elements would be copied from where they
  * lie to their own place. -1: there is no such. */
-static int scattered_value(Schedule *s, const Node *node, const int *uses, const Kernel *copy,
-                           const Kernel *update) {
+static int scattered_value(const Schedule *s, const Node *node, const int *uses,
+                           const ScatterKernel *copy, const Kernel *update) {
     const Node *base = node->input[0];
-    const Expr *copied = copy->store[0].value;
+    const Expr *copied = copy->value;
     if (uses[base->id] != 1 || is_write(base)) return -1;
-    if (copied->op != EX_load || copied->input[0] != copy->store[0].index) return -1;
-    int value = copy->buffer[copied->imm.i].value;
+    if (copied->op != EX_load || copied->input[0] != copy->index) return -1;
+    int value = copy->kernel->buffer[copied->imm.i].value;
     const PlanValue *v = &s->plan->value[value];
     bool same = v->place == VALUE_TEMPORARY && v->dtype == node->dtype;
     same = same && s->value[base->id] == value;
@@ -568,14 +574,9 @@ static int scattered_value(Schedule *s, const Node *node, const int *uses, const
 
 void finish_scatter(Schedule *s, Group *group, const int *uses, int kernel[2]) {
     const Node *node = group->anchor;
-    Kernel *copy = scatter_copy(s, node), *update = scatter_update(s, node);
-    int value = scattered_value(s, node, uses, copy, update);
-    kernel[0] = value < 0 ? add_kernel(s, copy) : -1;
-    if (value >= 0) {
-        int own = s->value[node->id];
-        for (int i = 0; i < length(update->buffer); i++)
-            if (update->buffer[i].value == own) update->buffer[i].value = value;
-        s->value[node->id] = value;
-    }
-    kernel[1] = add_kernel(s, update);
+    ScatterKernel copy = scatter_copy(s, node), update = scatter_update(s, node);
+    int value = scattered_value(s, node, uses, &copy, update.kernel);
+    if (value >= 0) s->value[node->id] = value;
+    kernel[0] = value < 0 ? add_scatter(s, node, &copy, STORE_SET) : -1;
+    kernel[1] = add_scatter(s, node, &update, node->op == OP_scatter_add ? STORE_ADD : STORE_LAST);
 }

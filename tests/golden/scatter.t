@@ -6,11 +6,11 @@ graph(x: f32[64], i: i64[200000], s: f32[200000], y: f32[64]) {
 }
 --- plan
   check v0 in [0, 64) for scatter_add
-  k0_copy(v1, v2)
-  k1_mul_scatter_add(v3, v0, v2)
+  k0_copy(v1, v3)
+  k1_mul_scatter_add(v2, v0, v3)
   k2_copy(v4, v5)
-  k3_scatter(v3, v0, v5)
-  return v2 f32[64]
+  k3_scatter(v2, v0, v5)
+  return v3 f32[64]
   return v5 f32[64]
 --- loops
 kernel k0_copy(outer a0:64) tile split 1 {

@@ -13,17 +13,17 @@ graph(x: f32[8, 16], w: f32[16, 4], i: i64[3, 4], s: f32[3, 4]) {
 --- plan
   check v0 in [0, 8) for scatter_add
   matmul v3 = v1 @ v2 [1 x 8 x 4 x 16]
-  k0_scatter_add(v5, v0, v3)
-  k1_mul_scatter(v5, v0, v3)
-  k2_mul(v1, v7)
-  matmul v8 = v7 @ v2 [1 x 8 x 4 x 16]
-  k3_copy(v8, v9)
-  k4_scatter_add(v5, v0, v9)
-  k5_add(v9, v8, v10)
-  k6_mul(v1, v11)
-  matmul v12 = v11 @ v2 [1 x 8 x 4 x 16]
-  k7_copy(v12, v13)
-  k8_mul_scatter_add(v12, v5, v0, v13)
+  k0_scatter_add(v4, v0, v3)
+  k1_mul_scatter(v4, v0, v3)
+  k2_mul(v1, v5)
+  matmul v6 = v5 @ v2 [1 x 8 x 4 x 16]
+  k3_copy(v6, v7)
+  k4_scatter_add(v4, v0, v7)
+  k5_add(v7, v6, v8)
+  k6_mul(v1, v9)
+  matmul v10 = v9 @ v2 [1 x 8 x 4 x 16]
+  k7_copy(v10, v11)
+  k8_mul_scatter_add(v10, v4, v0, v11)
   return v3 f32[8, 4]
-  return v10 f32[8, 4]
-  return v13 f32[8, 4]
+  return v8 f32[8, 4]
+  return v11 f32[8, 4]
