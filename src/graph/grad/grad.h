@@ -42,6 +42,7 @@ typedef struct GradCall {
 typedef struct GradSum {
     Node *whole; /* NULL: none */
     Node **part; /* vec: of slices, zeros elsewhere, that are not in `whole` */
+    Node **scatter; /* vec: added to zeros, nor are those */
 } GradSum;
 
 /* g is of the node's sizes and dtype. */

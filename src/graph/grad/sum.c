@@ -5,7 +5,8 @@
  *
  * Gradients of slices are kept as they are until all of them are there. Then those that lie side by
  * side are joined, with zeros in the gaps, and what overlaps is joined apart: windows of w
- * elements, a step of one between them, are w sums. */
+ * elements, a step of one between them, are w sums. What was scattered to zeros, as by a table of
+ * which rows are looked up, is scattered to the sum of the others. */
 #include "graph/grad/grad.h"
 
 #include <stdlib.h>
@@ -34,6 +35,8 @@ static bool is_part(const Node *g) {
 void grad_sum_add(Graph *graph, GradSum *sum, Node *g) {
     if (is_part(g))
         push(graph->arena, sum->part, g);
+    else if (g->op == OP_scatter_add && is_zeros(g->input[0]))
+        push(graph->arena, sum->scatter, g);
     else
         sum->whole = sum->whole ? call2(graph, OP_add, sum->whole, g) : g;
 }
@@ -105,8 +108,7 @@ static Node *row_sum(Graph *graph, const Node *x, const PlacedRow *row) {
     return joined(graph, piece, length(piece), dim);
 }
 
-Node *grad_sum(Graph *graph, const Node *x, GradSum *sum) {
-    if (!sum->part) return sum->whole;
+static void add_parts(Graph *graph, const Node *x, GradSum *sum) {
     const PlacedRow *row = list_rows(graph->arena, list_parts(graph->arena, sum->part));
     graph->origin = sum->part[length(sum->part) - 1]->origin;
     for (int r = 0; r < length(row); r++) {
@@ -114,5 +116,18 @@ Node *grad_sum(Graph *graph, const Node *x, GradSum *sum) {
         sum->whole = sum->whole ? call2(graph, OP_add, sum->whole, one) : one;
     }
     sum->part = NULL;
+}
+
+static void add_scatters(Graph *graph, GradSum *sum) {
+    for (int i = 0; i < length(sum->scatter); i++) {
+        Node *one = sum->scatter[i], *input[] = {sum->whole, one->input[1], one->input[2]};
+        graph->origin = one->origin;
+        sum->whole = sum->whole ? graph_op(graph, one->op, input, 3, one->attrs, NULL) : one;
+    }
+}
+
+Node *grad_sum(Graph *graph, const Node *x, GradSum *sum) {
+    if (sum->part) add_parts(graph, x, sum);
+    if (sum->scatter) add_scatters(graph, sum);
     return sum->whole;
 }
