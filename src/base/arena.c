@@ -4,22 +4,29 @@
  * Invariants: a chunk holds capacity bytes behind its header; used <= capacity; used is a multiple
  * of 16. The arena itself sits in its first chunk, so an arena of one chunk is one heap
  * allocation. Chunks grow to LARGEST_STEP, no further: what the last one of an arena does not use
- * stays small, and one that was freed is what the next arena asks for. */
+ * stays small, and one that was freed is what the next arena asks for.
+ *
+ * Such chunks are kept, up to MOST_KEPT: given back to the heap they become part of whatever is
+ * asked for next, and the next compilation meets pages that nobody has touched, of which each costs
+ * as much as recording an op. A host's allocator gets back what it gave. */
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/lock.h"
 #include "base/memory.h"
+#include "base/poison.h"
 #include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <string.h>
 
 enum { FIRST_CHUNK = 4 << 10, LARGEST_STEP = 64 << 10, ALIGNMENT = 16, FORMAT_BYTES = 128 };
+enum { MOST_KEPT = 128 /* 8 MB: a plan of some 400 ops takes half of it */ };
 
 typedef struct Chunk {
     struct Chunk *older;
     size_t capacity, used;
-    size_t padding; /* keeps the data behind the header aligned */
+    size_t whole; /* the capacity that it was made with; arena_seal makes the other one less */
 } Chunk;
 
 struct Arena {
@@ -34,11 +41,53 @@ static_assert(sizeof(Chunk) % ALIGNMENT == 0, "blocks behind the header are alig
 
 static size_t align(size_t bytes) { return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1); }
 
-static Chunk *new_chunk(size_t capacity) {
-    Chunk *chunk = memory_alloc(sizeof(Chunk) + capacity);
-    if (chunk) *chunk = (Chunk){.capacity = capacity};
+/* ---- chunks that are kept -------------------------------------------------------------------- */
+
+static struct {
+    Chunk *first;
+    int count;
+} kept;
+
+static bool may_be_kept(size_t capacity) {
+    return capacity == LARGEST_STEP - sizeof(Chunk) && !memory_of_host();
+}
+
+static Chunk *take_kept(void) {
+    lock_take(LOCK_chunk);
+    Chunk *chunk = kept.first;
+    if (chunk) kept.first = chunk->older, kept.count--;
+    lock_give(LOCK_chunk);
+    if (chunk) memory_unpoison(chunk + 1, chunk->whole);
     return chunk;
 }
+
+/* False: there are enough. */
+static bool keep(Chunk *chunk) {
+    memory_poison(chunk + 1, chunk->whole);
+    lock_take(LOCK_chunk);
+    bool keeps = kept.count < MOST_KEPT;
+    if (keeps) chunk->older = kept.first, kept.first = chunk, kept.count++;
+    lock_give(LOCK_chunk);
+    if (!keeps) memory_unpoison(chunk + 1, chunk->whole);
+    return keeps;
+}
+
+void arenas_cleanup(void) {
+    for (Chunk *chunk; (chunk = take_kept());) memory_free(chunk);
+}
+
+static Chunk *new_chunk(size_t capacity) {
+    Chunk *chunk = may_be_kept(capacity) ? take_kept() : NULL;
+    if (!chunk) chunk = memory_alloc(sizeof(Chunk) + capacity);
+    if (chunk) *chunk = (Chunk){.capacity = capacity, .whole = capacity};
+    return chunk;
+}
+
+static void free_chunk(Chunk *chunk) {
+    if (!may_be_kept(chunk->whole) || !keep(chunk)) memory_free(chunk);
+}
+
+/* ---- arenas ---------------------------------------------------------------------------------- */
 
 static void *take(Chunk *chunk, size_t bytes) {
     void *block = (char *)(chunk + 1) + chunk->used;
@@ -72,7 +121,7 @@ void arena_free(Arena *arena) {
     Chunk *chunk = arena ? arena->chunk : NULL;
     while (chunk) { /* the arena dies with one of them */
         Chunk *older = chunk->older;
-        memory_free(chunk);
+        free_chunk(chunk);
         chunk = older;
     }
 }

@@ -24,6 +24,7 @@ Arena *arena_new(void); /* NULL when out of memory */
  * runs out it jumps to the outer one's escape, and it is freed with that one. One at a time. */
 Arena *arena_inner(Arena *outer);
 void arena_free(Arena *arena); /* NULL is allowed */
+void arenas_cleanup(void);     /* chunks that no arena has, for cb_cleanup */
 void *arena_alloc(Arena *arena, size_t bytes);  /* 16-byte aligned, uninitialized */
 void *arena_zalloc(Arena *arena, size_t bytes); /* zeroed */
 char *arena_text(Arena *arena, const char *text);

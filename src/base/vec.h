@@ -4,6 +4,7 @@
 #define CARBIDE_BASE_VEC_H
 
 #include "base/arena.h"
+#include <stdbool.h>
 
 typedef struct VecHeader {
     int length, capacity;
@@ -20,9 +21,14 @@ static inline void vec_truncate(void *vec, int count) {
 }
 
 #define length(v) vec_length(v)
+/* Mostly there is room. */
+static inline bool vec_is_full(const void *vec) {
+    return !vec || vec_header(vec)->length == vec_header(vec)->capacity;
+}
+
 #define push(arena, v, ...)                                                                        \
     do {                                                                                           \
-        (v) = vec_grow((arena), (v), 1, sizeof *(v));                                              \
+        if (vec_is_full(v)) (v) = vec_grow((arena), (v), 1, sizeof *(v));                          \
         (v)[vec_header(v)->length++] = (__VA_ARGS__);                                              \
     } while (0)
 #define pop(v) ((v)[--vec_header(v)->length])

@@ -451,4 +451,5 @@ void cb_cleanup(void) {
     tombs_cleanup();
     devices_close();
     option_reset();
+    arenas_cleanup();
 }

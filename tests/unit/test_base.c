@@ -99,6 +99,39 @@ static void arena_wastes_little(void **state) {
     arena_free(arena);
 }
 
+/* The first block of its last chunk. */
+static char *fill_chunks(Arena *arena, int chunks) {
+    char *block = NULL;
+    while (arena_bytes(arena) < (size_t)(chunks + 1) * (64 << 10)) block = arena_alloc(arena, 1024);
+    return block;
+}
+
+/* What is asked for in between does not get the chunks. Of many, so many are kept; of a host's
+ * allocator none, and it is given none that another one has made. */
+static void chunks_are_taken_up(void **state) {
+    (void)state;
+    cb_set_allocator((cb_allocator){NULL, NULL});
+    arenas_cleanup();
+    Arena *arena = arena_new();
+    char *block = fill_chunks(arena, 1);
+    arena_seal(arena);
+    arena_free(arena);
+    void *other = memory_alloc(64 << 10);
+    arena = arena_new();
+    assert_ptr_equal(fill_chunks(arena, 1), block);
+    memory_free(other);
+    fill_chunks(arena, 300);
+    arena_free(arena);
+    use_counting_heap(NULL);
+    arena = arena_new();
+    fill_chunks(arena, 2);
+    arena_free(arena);
+    assert_int_equal(live, 0);
+    arenas_cleanup();
+    assert_int_equal(live, -128);
+    live = 0;
+}
+
 static bool fill_until_escape(Arena *arena, int *count) {
     if (arena_guard(arena)) return true;
     for (*count = 0; *count < 100000; ++*count) arena_alloc(arena, 100);
@@ -588,6 +621,7 @@ int main(void) {
         cmocka_unit_test(arena_aligns_and_keeps),
         cmocka_unit_test(numbers_are_as_printf_writes_them),
         cmocka_unit_test(arena_wastes_little),
+        cmocka_unit_test(chunks_are_taken_up),
         cmocka_unit_test(arena_escapes_when_memory_ends),
         cmocka_unit_test(inner_arenas_escape_by_the_outer_one),
         cmocka_unit_test(arena_escapes_on_overflow),
