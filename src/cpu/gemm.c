@@ -95,10 +95,12 @@ static Gemm gemm_of(const MatmulTask *task, GemmMethod method, const Operands *o
     gemm_fold(&gemm.task);
     bool bf16 = method == GEMM_AMX || method == GEMM_BF16;
     GemmChoice choice = gemm_choose(task->dtype, bf16, bf16);
-    gemm.type = choice.type, gemm.convert = choice.convert,
+    gemm.type = choice.type, gemm.convert = choice.convert;
+    gemm.convert_b = task->rounds_b ? gemm_rounds(choice.type, task->dtype) : choice.convert;
     gemm.narrow = task->wide ? NULL : choice.narrow;
     gemm.element = task->dtype == CB_F64 ? sizeof(double) : sizeof(float);
     gemm.input_bytes = (int64_t)cb_dtype_size(task->dtype);
+    gemm.b_bytes = task->rounds_b ? (int64_t)cb_dtype_size(CB_F32) : gemm.input_bytes;
     gemm.threads = parallel_threads();
     return gemm;
 }
@@ -125,6 +127,7 @@ static MethodCost cost_of_vector(const MatmulTask *task, bool constant) {
 bool gemm_fits(const MatmulTask *task, GemmMethod method) {
     MatmulTask folded = *task;
     gemm_fold(&folded);
+    if (task->rounds_b && methods[method].run != gemm_panels) return false;
     return methods[method].fits(&folded);
 }
 
@@ -159,8 +162,8 @@ bool gemm_pack(const MatmulTask *task, GemmMethod method, const void *b, cb_dtyp
     Gemm gemm = gemm_of(task, method, &(Operands){.in = {NULL, b}});
     if (!packs(&gemm, method)) return true;
     if (dtype != task->dtype) {
-        gemm.convert = gemm_choose(dtype, true, true).convert;
-        gemm.input_bytes = (int64_t)cb_dtype_size(dtype);
+        gemm.convert_b = gemm_choose(dtype, true, true).convert;
+        gemm.b_bytes = (int64_t)cb_dtype_size(dtype);
     }
     return gemm_pack_panels(&gemm, packed);
 }

@@ -21,10 +21,11 @@ typedef struct Gemm { /* one call of gemm_run */
     const Launch *epilogue;
     void *const *epilogue_buffer;
     const GemmType *type;
-    GemmConvert *convert; /* of a and b, before packing; or NULL */
+    GemmConvert *convert, *convert_b; /* before packing, of a, and of b; or NULL */
     GemmConvert *narrow;  /* of sums that wait in a scratch, to out; or NULL */
     size_t element;       /* bytes of one summed element, and of `together` packed ones */
-    int64_t input_bytes;  /* bytes of one element of a, b, and of out unless the task is wide */
+    int64_t input_bytes;  /* bytes of one element of a, and of out unless the task is wide */
+    int64_t b_bytes;      /* of b, which may lie in f32 while the others do not */
     int threads;
     _Atomic bool *failed; /* a thread found no memory */
 } Gemm;
@@ -41,6 +42,8 @@ typedef struct GemmChoice {
     GemmConvert *convert, *narrow;
 } GemmChoice;
 GemmChoice gemm_choose(cb_dtype dtype, bool reduced, bool bf16);
+/* Of f32 to what the type multiplies for a dtype of halves. */
+GemmConvert *gemm_rounds(const GemmType *type, cb_dtype dtype);
 int64_t gemm_k_block(const Gemm *gemm); /* of k, that is summed by itself */
 /* Offsets of a batch item in elements, a_offset and b_offset included. */
 void gemm_batch_offsets(const MatmulTask *task, int64_t batch, int64_t *a, int64_t *b);
@@ -56,6 +59,7 @@ typedef struct GemmLanes { /* rows of A or columns of B as they lie */
     int64_t k;
 } GemmLanes;
 int gemm_width(const Gemm *gemm, bool of_a); /* of a panel, in lanes */
+int64_t gemm_bytes(const Gemm *gemm, bool of_a); /* of an element as it lies */
 /* Packs them in panels of panel_bytes each, side by side; converted: room for one as it lies, of
  * the type it is multiplied in. */
 void gemm_pack_lanes(const Gemm *gemm, char *out, int64_t panel_bytes, const GemmLanes *lanes,

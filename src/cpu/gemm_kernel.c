@@ -74,6 +74,12 @@ enum {
         const float *in = from;                                                                    \
         storage *out = to;                                                                         \
         for (int64_t i = 0; i < count; i++) out[i] = m_to_##name##_f32(in[i]);                     \
+    }                                                                                              \
+    static void round_##name(const void *from, void *to, int64_t count) {                          \
+        const float *in = from;                                                                    \
+        float *out = to;                                                                           \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            out[i] = m_from_##name##_f32(m_to_##name##_f32(in[i]));                                \
     }
 #include "op/dtype_rows.h"
 
@@ -92,6 +98,8 @@ enum {
 const GemmKernels LEVEL_TABLE(gemm_kernels_) = {
     .f32 = TYPE(f32),
     .f64 = TYPE(f64),
-#define HALF_ROW(id, name, ...) .widen[CB_##id] = widen_##name, .narrow[CB_##id] = narrow_##name,
+#define HALF_ROW(id, name, ...)                                                                    \
+    .widen[CB_##id] = widen_##name, .narrow[CB_##id] = narrow_##name,                              \
+    .round[CB_##id] = round_##name,
 #include "op/dtype_rows.h"
 };

@@ -93,6 +93,7 @@ typedef struct GemmType {
 typedef struct GemmKernels {
     GemmType f32, f64;
     GemmConvert *widen[CB_DTYPE_COUNT], *narrow[CB_DTYPE_COUNT]; /* halves, to and from float */
+    GemmConvert *round[CB_DTYPE_COUNT]; /* floats to those that halves hold */
 } GemmKernels;
 
 extern const GemmKernels gemm_kernels_base;

@@ -15,24 +15,27 @@ int gemm_width(const Gemm *gemm, bool of_a) {
     return of_a ? gemm->type->rows : gemm->type->columns;
 }
 
+int64_t gemm_bytes(const Gemm *gemm, bool of_a) { return of_a ? gemm->input_bytes : gemm->b_bytes; }
+
 /* While they are packed, not before. */
 static bool rounds(const Gemm *gemm, const GemmLanes *l) {
-    return gemm->convert && !l->of_a && gemm->type->pack_f32;
+    return gemm->convert_b && !l->of_a && gemm->type->pack_f32;
 }
 
 /* One panel; lanes that are converted pass through `converted` in their memory order. */
 static void pack_panel(const Gemm *gemm, void *out, const GemmLanes *l, char *converted) {
     const GemmType *type = gemm->type;
     GemmPack *pack = l->of_a ? type->pack_rows : rounds(gemm, l) ? type->pack_f32 : type->pack;
-    int64_t from = gemm->input_bytes, to = (int64_t)gemm->element / type->together;
+    GemmConvert *convert = l->of_a ? gemm->convert : gemm->convert_b;
+    int64_t from = gemm_bytes(gemm, l->of_a), to = (int64_t)gemm->element / type->together;
     int width = gemm_width(gemm, l->of_a), lanes = (int)l->lanes;
-    if (!gemm->convert || rounds(gemm, l)) {
+    if (!convert || rounds(gemm, l)) {
         pack(out, l->in, l->lane_stride, l->k_stride, lanes, width, l->k);
         return;
     }
     if (l->lane_stride == 1) {
         for (int64_t i = 0; i < l->k; i++)
-            gemm->convert(l->in + i * l->k_stride * from, converted + i * lanes * to, lanes);
+            convert(l->in + i * l->k_stride * from, converted + i * lanes * to, lanes);
         pack(out, converted, 1, lanes, lanes, width, l->k);
         return;
     }
@@ -40,7 +43,7 @@ static void pack_panel(const Gemm *gemm, void *out, const GemmLanes *l, char *co
         const char *lane = l->in + j * l->lane_stride * from;
         int64_t run = l->k_stride == 1 ? l->k : 1;
         for (int64_t i = 0; i < l->k; i += run)
-            gemm->convert(lane + i * l->k_stride * from, converted + (j * l->k + i) * to, run);
+            convert(lane + i * l->k_stride * from, converted + (j * l->k + i) * to, run);
     }
     pack(out, converted, l->k, 1, lanes, width, l->k);
 }
@@ -53,7 +56,7 @@ void gemm_pack_lanes(const Gemm *gemm, char *out, int64_t panel_bytes, const Gem
         char *to = out + k * k_bytes;
         for (int64_t lane = 0; lane < l->lanes; lane += l->each, to += panel_bytes) {
             GemmLanes part = *l;
-            part.in += (lane * l->lane_stride + k * l->k_stride) * gemm->input_bytes;
+            part.in += (lane * l->lane_stride + k * l->k_stride) * gemm_bytes(gemm, l->of_a);
             part.lanes = least(l->each, l->lanes - lane);
             part.k = least(run, l->k - k);
             pack_panel(gemm, to, &part, converted);

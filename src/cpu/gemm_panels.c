@@ -92,7 +92,7 @@ static void pack_shared_range(void *user, int64_t low, int64_t high) {
         int64_t k_index = i / pack->groups, panel = i % pack->groups * pack->together;
         int64_t k = k_index * job->k_block, lane = panel * pack->all.each;
         GemmLanes l = pack->all;
-        l.in += (lane * l.lane_stride + (job->k_low + k) * l.k_stride) * gemm->input_bytes;
+        l.in += (lane * l.lane_stride + (job->k_low + k) * l.k_stride) * gemm_bytes(gemm, l.of_a);
         l.lanes = least(pack->together * l.each, l.lanes - lane);
         l.k = least(job->k_block, job->k_high - job->k_low - k);
         gemm_pack_lanes(gemm, shared_panel(job, pack->to, pack->panels, width, k_index, panel),
@@ -111,7 +111,7 @@ static void pack_shared(const GemmJob *job, bool of_a) {
             true, gemm->a + a * gemm->input_bytes, s->a_m, s->a_k, s->m, job->panel_rows, 0};
     else
         pack.all = (GemmLanes){false,
-                               gemm->b + (b + job->n_low * s->b_n) * gemm->input_bytes,
+                               gemm->b + (b + job->n_low * s->b_n) * gemm->b_bytes,
                                s->b_n,
                                s->b_k,
                                job->n_high - job->n_low,
@@ -202,7 +202,7 @@ static const char *panels_of_b(const GemmJob *job, const GemmPart *piece, GemmSp
     Held wanted = {piece->batch, column, k};
     if (holds(&own->of_b, wanted)) return own->b;
     int64_t from = piece->b_offset + column * task->b_n + k * task->b_k;
-    GemmLanes l = {false, gemm->b + from * gemm->input_bytes, task->b_n, task->b_k, columns, width,
+    GemmLanes l = {false, gemm->b + from * gemm->b_bytes, task->b_n, task->b_k, columns, width,
                    count};
     gemm_pack_lanes(gemm, own->b, width * lane_bytes(job), &l, own->converted);
     return own->b;
@@ -271,12 +271,13 @@ static void run_piece(const GemmJob *job, const GemmPart *piece, GemmSpace *own)
 static bool own_open(const GemmJob *job, GemmSpace *own) {
     const Gemm *gemm = job->gemm;
     int64_t lane = lane_bytes(job), element = (int64_t)gemm->element;
+    bool converts = gemm->convert || gemm->convert_b;
     int64_t panels = divide_up(job->row_block, job->panel_rows);
     int64_t a = job->packed_a ? 0 : panels * gemm->type->rows * lane;
     int64_t b = job->packed_b ? 0 : job->group * lane;
     int64_t sum = gemm->narrow ? job->row_block * (job->column_block + GEMM_SUM_GAP) * element : 0;
     int64_t converted =
-        gemm->convert ? GEMM_MAX_WIDTH * job->k_block * element / gemm->type->together : 0;
+        converts ? GEMM_MAX_WIDTH * job->k_block * element / gemm->type->together : 0;
     *own = (GemmSpace){.of_a.batch = -1, .of_b.batch = -1};
     if (a + b + sum + converted == 0) return true;
     a = round_up(a, 64), b = round_up(b, 64), sum = round_up(sum, 64);

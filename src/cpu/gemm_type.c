@@ -41,6 +41,11 @@ const GemmType *gemm_bf16(void) {
     return type == &none ? NULL : type;
 }
 
+GemmConvert *gemm_rounds(const GemmType *type, cb_dtype dtype) {
+    const GemmKernels *kernels = kernels_of_level();
+    return type == &kernels->f32 ? kernels->round[dtype] : kernels->narrow[dtype];
+}
+
 GemmChoice gemm_choose(cb_dtype dtype, bool reduced, bool bf16) {
     const GemmKernels *kernels = kernels_of_level();
     const GemmType *native = NULL;

@@ -15,7 +15,7 @@ static bool is_offered(int dtype, bool wide) {
 static bool set_matmul(const Task *given, Offer *out) {
     MatmulTask step = given->matmul;
     ProviderTask *task = &out->task;
-    if (!is_offered(step.dtype, step.wide)) return false;
+    if (!is_offered(step.dtype, step.wide) || step.rounds_b) return false;
     task->dtype = step.dtype, task->reduced = step.reduced;
     task->pack &= gemm_copies(&step);
     gemm_fold(&step);

@@ -59,16 +59,16 @@ static void shift_operand(Schedule *s, Step *step, Shift shift) {
     step->shift[step->in_count] = shift;
 }
 
-/* Element strides of an operand of a task, whose value the step reads next. */
+/* Where an operand of a task lies in the value that the step reads next. */
 static void strided_operand(Schedule *s, const Node *operand, Step *step, int64_t *stride,
-                            int64_t *offset) {
+                            TaskOperand *out) {
     const Node *buffer = buffer_below(s, operand);
     Shift shift = {.input = NO_INPUT};
-    *offset = 0;
+    out->offset = 0, out->stored = buffer->dtype;
     if (buffer == operand) {
         buffer_strides(s, buffer, stride);
     } else {
-        bool affine = operand_affine(s, operand, buffer, stride, offset, &shift);
+        bool affine = operand_affine(s, operand, buffer, stride, &out->offset, &shift);
         check(affine, "settle_strided left an operand without strides");
     }
     if (shift.input != NO_INPUT) shift_operand(s, step, shift);
@@ -84,7 +84,7 @@ static void fill_task(Schedule *s, const Node *node, Step *step) {
         TaskOperand *operand = &call.operand[i];
         int64_t stride[DOMAIN_AXES] = {0};
         operand->meta = node_meta(node->input[i]);
-        if (i < call.count) strided_operand(s, node->input[i], step, stride, &operand->offset);
+        if (i < call.count) strided_operand(s, node->input[i], step, stride, operand);
         memcpy(operand->stride, stride, sizeof operand->stride);
     }
     task_of_op(node->op, &step->task.kind);

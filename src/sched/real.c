@@ -178,10 +178,24 @@ void buffer_strides(const Schedule *s, const Node *node, int64_t *stride) {
         contiguous_strides(node->rank, node->size, stride);
 }
 
-static void mark_strided(Schedule *s, const Node *operand) {
+/* What an operand is read from: what its views are of, or an f32 argument that is rounded to the
+ * operand's dtype in between, if the task does that on the way: a weight under autocast is neither
+ * written nor read once more. What is computed is rounded by whoever computes it. */
+static const Node *below_operand(const Schedule *s, const Node *node, int number) {
+    const Node *below = s->below[node->input[number]->id];
+    TaskKind kind;
+    if (number != TASK_WEIGHT || below->op != OP_to || !task_of_op(node->op, &kind)) return below;
+    const Node *source = s->below[below->input[0]->id];
+    bool wide = source->dtype == CB_F32 && dtype_is_half(below->dtype);
+    if (!wide || !graph_is_argument(s->graph, source) || !task_info(kind)->rounds) return below;
+    Meta x = node_meta(node->input[0]), weight = node_meta(node->input[number]);
+    return task_info(kind)->rounds(&x, &weight) ? source : below;
+}
+
+static void mark_strided(Schedule *s, const Node *node, int number) {
     int64_t stride[DOMAIN_AXES], offset;
     Shift shift;
-    const Node *below = s->below[operand->id];
+    const Node *operand = node->input[number], *below = below_operand(s, node, number);
     bool affine =
         below->op != OP_constant && operand_affine(s, operand, below, stride, &offset, &shift);
     make_real(s, affine ? below : operand);
@@ -224,7 +238,7 @@ static bool mark_index(Schedule *s, Node *index, const IndexBound *bound) {
 }
 
 static void mark_operands(Schedule *s, const Node *node) {
-    for (int i = 0; i < strided_operands(node); i++) mark_strided(s, node->input[i]);
+    for (int i = 0; i < strided_operands(node); i++) mark_strided(s, node, i);
     bool custom = op_info(node->op)->kind == KIND_CUSTOM; /* takes no views */
     for (int i = 0; i < node->input_count && custom; i++) make_real(s, node->input[i]);
     if (!op_has_index(node->op)) return;

@@ -1,11 +1,17 @@
 /* Products as a kind of task (task.h). */
 #include "task/task.h"
 
+enum {
+    ROUNDING_ROWS = 64 /* of a: for fewer, reading b, which may be read by others too, is the
+                        * work */
+};
+
 static void make(const TaskCall *call, Task *task) {
     const TaskOperand *a = &call->operand[0], *b = &call->operand[1];
     int rank = call->result.rank, last_a = a->meta.rank - 1, last_b = b->meta.rank - 1;
     MatmulTask m = {.dtype = call->result.dtype, .batch = 1, .batch_rank = rank - 2};
     m.wide = call->wide, m.reduced = call->reduced;
+    m.rounds_b = b->stored != b->meta.dtype;
     m.m = call->result.size[rank - 2];
     m.n = call->result.size[rank - 1];
     m.k = a->meta.size[last_a];
@@ -16,6 +22,13 @@ static void make(const TaskCall *call, Task *task) {
     m.b_k = b->stride[last_b - 1], m.b_n = b->stride[last_b];
     m.a_offset = a->offset, m.b_offset = b->offset;
     task->matmul = m;
+}
+
+/* One matrix for all rows: it is packed once. */
+static bool rounds(const Meta *x, const Meta *weight) {
+    int64_t rows = 1;
+    for (int i = 0; i < x->rank - 1; i++) rows *= x->size[i];
+    return weight->rank == 2 && rows >= ROUNDING_ROWS;
 }
 
 static int64_t flops(const Task *task) {
@@ -30,6 +43,7 @@ static void print(const Task *task, Buffer *out) {
          m->reduced ? ", may round to bf16"
          : m->wide  ? ", sums in f32"
                     : "");
+    if (m->rounds_b) put(out, ", rounds b");
 }
 
 static void explain(const Task *task, Buffer *out) {
@@ -46,6 +60,7 @@ static void describe(const Task *task, Buffer *out) {
     put_numbers(out, "by", m->a_batch, m->batch_rank);
     put_numbers(out, "and", m->b_batch, m->batch_rank);
     if (m->reduced) put(out, " reduced");
+    if (m->rounds_b) put(out, " rounds");
 }
 
 static int64_t span(const Task *task, int operand) {
@@ -66,6 +81,7 @@ const TaskInfo task_matmul = {
     .between = " @ ",
     .wide_elements = 1 << 16, /* their f32 stays in L2 */
     .make = make,
+    .rounds = rounds,
     .flops = flops,
     .print = print,
     .explain = explain,

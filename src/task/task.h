@@ -14,6 +14,7 @@ typedef struct MatmulTask {
     cb_dtype dtype; /* of a, b and, unless it is wide, of the result */
     bool wide;      /* a and b are f16 or bf16, the result is their sums in f32 */
     bool reduced;   /* f32 a and b may be rounded to bf16, where that is faster */
+    bool rounds_b;  /* b lies in f32, and is rounded to the task's dtype as it is read */
     int64_t batch, m, n, k;
     int batch_rank; /* batch dims, broadcast by stride 0 */
     int64_t batch_size[CB_MAX_RANK], a_batch[CB_MAX_RANK], b_batch[CB_MAX_RANK];
@@ -112,6 +113,7 @@ typedef struct Task {
 /* What a task is made from: a call of one of its kind's ops, and where the operands lie. */
 typedef struct TaskOperand {
     Meta meta;
+    cb_dtype stored; /* of the value that it is read from */
     int64_t stride[CB_MAX_RANK], offset; /* in elements */
 } TaskOperand;
 
@@ -131,6 +133,9 @@ typedef struct TaskInfo {
                            * NULL */
     int64_t wide_elements; /* halves: up to so many sums are handed on in f32 (sched/wide.c) */
     void (*make)(const TaskCall *call, Task *task);
+    /* Whether the task reads a weight of halves where it lies in f32, if it does: it rounds it on
+     * the way. NULL: no. */
+    bool (*rounds)(const Meta *x, const Meta *weight);
     int64_t (*flops)(const Task *task);             /* NULL: it multiplies nothing */
     void (*print)(const Task *task, Buffer *out);   /* sizes, in the text of a plan */
     void (*explain)(const Task *task, Buffer *out); /* the same for people, behind the op's name */

@@ -93,6 +93,37 @@ static void reduced_products_round_their_factors_alone(void **state) {
     free(a), free(b), free(out);
 }
 
+/* The bits of a product with a B that was rounded before, in both layouts, packed by each task and
+ * for several. */
+static void a_weight_is_rounded_on_the_way(void **state) {
+    (void)state;
+    static const int64_t size[][3] = {{64, 70, 90}, {300, 33, 601}, {1100, 96, 530}, {100, 9, 30}};
+    for (int i = 0; i < 16; i++) {
+        const int64_t *s = size[i / 4];
+        Case c = {
+            i & 1 ? CB_F16 : CB_BF16, 1, s[0], s[1], s[2], false, (i & 2) != 0, 1, false, false};
+        MatmulTask plain = task_of(&c), rounds = plain;
+        rounds.rounds_b = true;
+        int64_t count = c.k * c.n + 8;
+        void *a = random_matrix(c.dtype, c.m * c.k + 8);
+        float *wide = random_floats(count);
+        uint16_t *b = malloc((size_t)count * sizeof *b);
+        for (int64_t j = 0; j < count; j++)
+            b[j] = c.dtype == CB_F16 ? f16_from_f32(wide[j]) : bf16_from_f32(wide[j]);
+        size_t bytes = (size_t)(c.m * c.n) * sizeof *b;
+        void *out = malloc(bytes), *expected = malloc(bytes);
+        assert_true(c.k > 30 || gemm_fits(&plain, GEMM_TALL));
+        assert_false(gemm_fits(&rounds, GEMM_TALL));
+        for (GemmMethod method = 0; method <= GEMM_PANELS; method++) {
+            if (!gemm_fits(&rounds, method)) continue;
+            assert_true(gemm_run(&plain, method, &(Operands){.in = {a, b}, .out = expected}));
+            assert_true(gemm_run(&rounds, method, &(Operands){.in = {a, wide}, .out = out}));
+            assert_memory_equal(out, expected, bytes);
+        }
+        free(a), free(wide), free(b), free(out), free(expected);
+    }
+}
+
 static void nan_and_infinity_pass(void **state) {
     float a[8 + 3] = {[3] = INFINITY, 1, 0, 0, NAN, 1, 0, 0};
     float b[4 * 20 + 5], out[2 * 20];
@@ -115,6 +146,7 @@ int main(void) {
         cmocka_unit_test_prestate(threads_do_not_change_a_bit, "reduced"),
         cmocka_unit_test_prestate(nan_and_infinity_pass, "reduced"),
         cmocka_unit_test(reduced_products_round_their_factors_alone),
+        cmocka_unit_test(a_weight_is_rounded_on_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
