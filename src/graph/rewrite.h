@@ -20,6 +20,9 @@ Node *simplify_node(Graph *graph, Node *node);
 
 /* A scatter_add of halves over these inputs, whose sums are rounded once (sum_halves.c). */
 Node *sum_halves(Graph *graph, const Node *node, Node *const *input);
+/* An equal node that computes each element where it is read, of a scatter_add of few rows to many
+ * zeros; or node itself. */
+Node *read_row_sums(Graph *graph, Node *node);
 
 /* The rules (rules.def). */
 enum { DOMAIN_BOOL = 1, DOMAIN_INT = 2, DOMAIN_FLOAT = 4, DOMAIN_ROUNDS = 8, DOMAIN_CANCELS = 16 };

@@ -204,6 +204,13 @@ static void broadcast(Node *const *input, int count, Meta *result) {
     }
 }
 
+/* Sums of few rows among many zeros need not be in memory for who reads them element by element. */
+static Node *read_sums(Graph *graph, Node *node) {
+    Node *input[NODE_MAX_INPUTS];
+    for (int i = 0; i < node->input_count; i++) input[i] = read_row_sums(graph, node->input[i]);
+    return graph_with_inputs(graph, node, input);
+}
+
 /* Operands are expanded as late as possible: by the op itself where the others have the result's
  * sizes, else after the op, which then computes fewer elements. */
 static Node *simplify_pointwise(Graph *graph, Node *node) {
@@ -214,7 +221,7 @@ static Node *simplify_pointwise(Graph *graph, Node *node) {
         input[i] = expand ? node->input[i]->input[0] : node->input[i];
         expanded |= expand;
     }
-    if (!expanded) return node;
+    if (!expanded) return read_sums(graph, node);
     Meta meta = {.dtype = node->dtype};
     broadcast(input, node->input_count, &meta);
     Node *small = graph_intern(graph, node->op, &meta, input, node->input_count, node->attrs);

@@ -1,5 +1,7 @@
-/* Sums by index of f16 and bf16: every addend of one goes through memory, which would round it.
- * In: a scatter_add of halves and its inputs as they are now. Out: its value, summed in f32.
+/* Sums by index where memory is the work: of halves, which it would round, and of few rows.
+ *
+ * Every addend of a half goes through memory. In: a scatter_add of halves and its inputs as they
+ * are now. Out: its value, summed in f32.
  *
  *     scatter_add(x, dim, i, s)   ->  to(scatter_add(to(x, f32), dim, i, to(s, f32)), bf16)
  *
@@ -8,7 +10,13 @@
  *
  *     i: [7, 2, 7]   slot = [2, 1, 2], the last row of each place; sum[2] = s[0] + s[2], sum[1] =
  *     s[1]
- *                    x with x[i[k]] + sum[slot[k]] at i[k], for k = 0, 1, 2 */
+ *                    x with x[i[k]] + sum[slot[k]] at i[k], for k = 0, 1, 2
+ *
+ * Of few rows that are added to zeros, the gradient of an embedding, what computes with the result
+ * reads the sums: zeros are not written, nor read again by each of its readers.
+ *
+ *     row: [-1, -1, 1, -1, -1, -1, -1, 2]   by place: the last row that goes there
+ *                    where(row >= 0, sum[row], 0) */
 #include "graph/call.h"
 #include "graph/node.h"
 #include "graph/rewrite.h"
@@ -33,32 +41,81 @@ static Node *row_positions(Graph *graph, Node *index, int64_t dim) {
     return same ? node_reshape(graph, below, 1, &index->size[dim]) : NULL;
 }
 
+/* A vector along dim of what has the other's sizes. */
+static Node *along_dim(Graph *graph, Node *vector, const Node *like, int64_t dim) {
+    int64_t size[CB_MAX_RANK];
+    for (int i = 0; i < like->rank; i++) size[i] = i == dim ? vector->size[0] : 1;
+    return node_reshape(graph, vector, like->rank, size);
+}
+
+typedef struct RowSums {
+    Node *row;  /* by place: the last row that goes there, or -1 */
+    Node *slot; /* that row, for every element of what is added */
+    Node *sum;  /* of all rows that go to the place of this one, where it is the last; or 0 */
+} RowSums;
+
+static RowSums sum_by_place(Graph *graph, const Node *x, int64_t dim, const Node *index, Node *src,
+                            Node *position) {
+    RowSums sums;
+    Node *none = node_expand_to(graph, call_constant(graph, CB_I32, -1), 1, &x->size[dim]);
+    Node *row = call_arange(graph, position->size[0], CB_I32);
+    sums.row = indexed(graph, OP_scatter, 0, none, position, row);
+    Node *slot =
+        node_convert(graph, indexed(graph, OP_gather, 0, sums.row, position, NULL), CB_I64);
+    slot = along_dim(graph, slot, index, dim);
+    sums.slot = node_expand_to(graph, slot, index->rank, index->size);
+    Node *zeros = call_constant(graph, src->dtype, 0);
+    zeros = node_expand_to(graph, zeros, index->rank, index->size);
+    sums.sum = indexed(graph, OP_scatter_add, dim, zeros, sums.slot, src);
+    return sums;
+}
+
 static Node *sum_rows(Graph *graph, const Node *node, Node *const *input, Node *position) {
     Node *x = input[0], *index = input[1];
-    int64_t dim = node->attrs->word[ATTR_along_dim], along[CB_MAX_RANK];
-    Node *none = node_expand_to(graph, call_constant(graph, CB_I32, 0), 1, &x->size[dim]);
-    Node *row = call_arange(graph, position->size[0], CB_I32);
-    Node *slot = indexed(graph, OP_scatter, 0, none, position, row);
-    slot = node_convert(graph, indexed(graph, OP_gather, 0, slot, position, NULL), CB_I64);
-    for (int i = 0; i < index->rank; i++) along[i] = i == dim ? index->size[i] : 1;
-    slot = node_reshape(graph, slot, index->rank, along);
-    slot = node_expand_to(graph, slot, index->rank, index->size);
-    Node *zeros = call_constant(graph, input[2]->dtype, 0);
-    zeros = node_expand_to(graph, zeros, index->rank, index->size);
-    Node *sum = indexed(graph, OP_scatter_add, dim, zeros, slot, input[2]);
+    int64_t dim = node->attrs->word[ATTR_along_dim];
+    RowSums sums = sum_by_place(graph, x, dim, index, input[2], position);
     Node *before = indexed(graph, OP_gather, dim, x, index, NULL);
-    before = node_convert(graph, before, sum->dtype);
-    sum = call2(graph, OP_add, before, indexed(graph, OP_gather, dim, sum, slot, NULL));
-    return indexed(graph, OP_scatter, dim, x, index, node_convert(graph, sum, x->dtype));
+    before = node_convert(graph, before, sums.sum->dtype);
+    Node *added = indexed(graph, OP_gather, dim, sums.sum, sums.slot, NULL);
+    added = node_convert(graph, call2(graph, OP_add, before, added), x->dtype);
+    return indexed(graph, OP_scatter, dim, x, index, added);
+}
+
+/* Few rows are added to many. */
+static bool adds_few(const Node *x, const Node *index) {
+    int64_t count = node_numel(index);
+    return count > 0 && count <= INT32_MAX && count * FEW <= node_numel(x);
+}
+
+/* Rows of the index are as long as those of x. */
+static bool adds_whole_rows(const Node *x, const Node *index, int64_t dim) {
+    for (int i = 0; i < x->rank; i++)
+        if (i != dim && index->size[i] != x->size[i]) return false;
+    return true;
+}
+
+Node *read_row_sums(Graph *graph, Node *node) {
+    if (node->op != OP_scatter_add) return node;
+    Node *x = node->input[0], *index = node->input[1], *zero = node_uniform(x);
+    int64_t dim = node->attrs->word[ATTR_along_dim];
+    bool zeros = zero && node_is_number(zero, 0) && adds_whole_rows(x, index, dim);
+    Node *position = zeros && adds_few(x, index) ? row_positions(graph, index, dim) : NULL;
+    if (!position) return node;
+    RowSums sums = sum_by_place(graph, x, dim, index, node->input[2], position);
+    Attrs attrs = attrs_default(OP_index_select);
+    attrs.word[ATTR_along_dim] = dim;
+    Node *none = call_constant(graph, CB_I32, 0);
+    Node *place = node_convert(graph, call2(graph, OP_maximum, sums.row, none), CB_I64);
+    Node *sum = graph_op(graph, OP_index_select, (Node *[]){sums.sum, place}, 2, &attrs, NULL);
+    Node *has = call2(graph, OP_ge, along_dim(graph, sums.row, node, dim), none);
+    return call3(graph, OP_where, has, sum, call_constant(graph, node->dtype, 0));
 }
 
 Node *sum_halves(Graph *graph, const Node *node, Node *const *input) {
     cb_dtype wide = compute_dtype(node->dtype);
     Node *x = input[0], *index = input[1], *src = node_convert(graph, input[2], wide);
     int64_t dim = node->attrs->word[ATTR_along_dim];
-    int64_t count = node_numel(index);
-    bool few = count > 0 && count <= INT32_MAX && count * FEW <= node_numel(x);
-    Node *position = few ? row_positions(graph, index, dim) : NULL;
+    Node *position = adds_few(x, index) ? row_positions(graph, index, dim) : NULL;
     if (position) return sum_rows(graph, node, (Node *[]){x, index, src}, position);
     Node *sum = indexed(graph, OP_scatter_add, dim, node_convert(graph, x, wide), index, src);
     return node_convert(graph, sum, node->dtype);

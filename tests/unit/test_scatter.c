@@ -2,6 +2,7 @@
  * apart, operands as they lie, eager, on the VM and as generated C, for any number of threads the
  * same bits. Sizes stand on both sides of every threshold of form.c. */
 #include "op/op.h"
+#include <math.h>
 
 #include "fixture.h"
 
@@ -230,6 +231,39 @@ static void the_same_bits(void **state) {
     cb_set_threads(0);
 }
 
+/* What is computed with sums of few rows among many zeros, or ones, whose rows go anywhere, several
+ * to one place, and may be shorter: the bits that the sums in memory give. */
+static int with_sums(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    const int *number = user;
+    (void)count;
+    cb_tensor *x = cb_add(cb_zeros_like(in[0]), *number / 6);
+    cb_tensor *rows = cb_expand(in[1], *number % 2 ? cb_dims(cb_size(in[2], 0), 50)
+                                                   : cb_dims(50, cb_size(in[2], 1)));
+    cb_tensor *sums = cb_scatter_add(x, *number % 2, rows, in[2]);
+    out[0] = cb_add(in[0], sums);
+    out[1] = cb_sqrt(cb_sum(cb_square(sums)));
+    return 2;
+}
+
+static void few_rows_are_read_where_they_go(void **state) {
+    (void)state;
+    for (int i = 0; i < 7; i++) {
+        int dim = i % 2, whole = i == 4 || i == 5 ? 69 : 70;
+        cb_dim_list all = dim ? cb_dims(70, 900) : cb_dims(900, 70), one = cb_dims(1, 1);
+        cb_dim_list rows = dim ? cb_dims(whole, 50) : cb_dims(50, whole);
+        one.at[dim] = 50;
+        cb_tensor *place = cb_reshape(cb_randint(0, i & 2 ? 900 : 20, cb_dims(50)), one);
+        cb_tensor *in[3] = {cb_randn(all), place, cb_randn(rows)};
+        cb_tensor *wanted[2], *got[2];
+        with_sums(in, 3, wanted, &i);
+        cb_function *fast = cb_compile_n(with_sums, &i, i < 2 ? "" : "backend=vm");
+        assert_int_equal(cb_call_n(fast, in, 3, got, 2), 2);
+        assert_true(cb_item(cb_all(cb_eq(wanted[0], got[0]))) == 1);
+        assert_true(fabs(cb_item(wanted[1]) / cb_item(got[1]) - 1) < 1e-6);
+        cb_function_free(fast);
+    }
+}
+
 /* The first index out of range is named, wherever it lies. */
 static void bad_indices(void **state) {
     (void)state;
@@ -287,6 +321,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_last_write_wins, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(every_dtype, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(the_same_bits, open_scope, close_scope_without_error),
+        cmocka_unit_test_setup_teardown(few_rows_are_read_where_they_go, open_scope,
+                                        close_scope_without_error),
         cmocka_unit_test_setup_teardown(bad_indices, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(duplicates_read_old_elements, open_scope,
                                         close_scope_without_error),
