@@ -46,7 +46,11 @@ static void turned(void **state) {
     MatmulTask head = {.dtype = CB_F32, .batch = 1, .m = 128, .n = 50257, .k = 768, .b_k = 1};
     head.b_n = 768; /* is not copied */
     assert_int_equal(method_of(&head, true), GEMM_TURNED);
-    task.m = 513;
+    task.m = 256, task.n = 256, task.k = 1535;
+    assert_int_equal(method_of(&task, false), GEMM_TURNED);
+    task.k = 1536; /* panels of A leave L2 */
+    assert_int_equal(method_of(&task, false), GEMM_PANELS);
+    task.m = 513, task.k = 64;
     assert_false(gemm_fits(&task, GEMM_TURNED));
     task.m = 40, task.b_k = 2;
     assert_false(gemm_fits(&task, GEMM_TURNED));
