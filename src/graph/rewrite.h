@@ -23,6 +23,8 @@ Node *sum_halves(Graph *graph, const Node *node, Node *const *input);
 /* An equal node that computes each element where it is read, of a scatter_add of few rows to many
  * zeros; or node itself. */
 Node *read_row_sums(Graph *graph, Node *node);
+/* Whether of a scatter_add to zeros it is that. */
+bool adds_few_rows(const Node *scatter_add);
 
 /* The rules (rules.def). */
 enum { DOMAIN_BOOL = 1, DOMAIN_INT = 2, DOMAIN_FLOAT = 4, DOMAIN_ROUNDS = 8, DOMAIN_CANCELS = 16 };

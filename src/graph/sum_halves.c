@@ -21,7 +21,8 @@
 #include "graph/node.h"
 #include "graph/rewrite.h"
 
-enum { FEW = 4 }; /* so many times the elements that are added: those of x, or more */
+enum { FEW = 4 };        /* so many times the elements that are added: those of x, or more */
+enum { MANY = 1 << 15 }; /* so many zeros take as long to write and to read as five kernels */
 
 /* A gather or scatter whose index was checked where it came from. */
 static Node *indexed(Graph *graph, Op op, int64_t dim, Node *x, Node *index, Node *src) {
@@ -87,19 +88,21 @@ static bool adds_few(const Node *x, const Node *index) {
     return count > 0 && count <= INT32_MAX && count * FEW <= node_numel(x);
 }
 
-/* Rows of the index are as long as those of x. */
-static bool adds_whole_rows(const Node *x, const Node *index, int64_t dim) {
+bool adds_few_rows(const Node *scatter_add) {
+    const Node *x = scatter_add->input[0], *index = scatter_add->input[1];
+    if (node_numel(x) < MANY) return false;
     for (int i = 0; i < x->rank; i++)
-        if (i != dim && index->size[i] != x->size[i]) return false;
-    return true;
+        if (i != scatter_add->attrs->word[ATTR_along_dim] && index->size[i] != x->size[i])
+            return false; /* its rows are shorter */
+    return adds_few(x, index);
 }
 
 Node *read_row_sums(Graph *graph, Node *node) {
     if (node->op != OP_scatter_add) return node;
     Node *x = node->input[0], *index = node->input[1], *zero = node_uniform(x);
     int64_t dim = node->attrs->word[ATTR_along_dim];
-    bool zeros = zero && node_is_number(zero, 0) && adds_whole_rows(x, index, dim);
-    Node *position = zeros && adds_few(x, index) ? row_positions(graph, index, dim) : NULL;
+    bool zeros = zero && node_is_number(zero, 0);
+    Node *position = zeros && adds_few_rows(node) ? row_positions(graph, index, dim) : NULL;
     if (!position) return node;
     RowSums sums = sum_by_place(graph, x, dim, index, node->input[2], position);
     Attrs attrs = attrs_default(OP_index_select);

@@ -6,8 +6,10 @@
  * Gradients of slices are kept as they are until all of them are there. Then those that lie side by
  * side are joined, with zeros in the gaps, and what overlaps is joined apart: windows of w
  * elements, a step of one between them, are w sums. What was scattered to zeros, as by a table of
- * which rows are looked up, is scattered to the sum of the others. */
+ * which rows are looked up, is scattered to the sum of the others; but for a few rows, of which
+ * readers find the sums (`read_row_sums`). */
 #include "graph/grad/grad.h"
+#include "graph/rewrite.h"
 
 #include <stdlib.h>
 
@@ -35,7 +37,7 @@ static bool is_part(const Node *g) {
 void grad_sum_add(Graph *graph, GradSum *sum, Node *g) {
     if (is_part(g))
         push(graph->arena, sum->part, g);
-    else if (g->op == OP_scatter_add && is_zeros(g->input[0]))
+    else if (g->op == OP_scatter_add && is_zeros(g->input[0]) && !adds_few_rows(g))
         push(graph->arena, sum->scatter, g);
     else
         sum->whole = sum->whole ? call2(graph, OP_add, sum->whole, g) : g;
