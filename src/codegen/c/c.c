@@ -84,6 +84,13 @@ static bool has_whole_lines(const CKernel *c) {
     return !cut && !lane->varies && lane->size % LINE_LANES == 0;
 }
 
+/* Before anything that asks how many items there are. */
+static void end_at_whole_lines(CKernel *c) {
+    if (!has_whole_lines(c)) return;
+    emit_line(&c->e, "low = (low + %d) & -%d, high = (high + %d) & -%d;", LINE_LANES - 1,
+              LINE_LANES, LINE_LANES - 1, LINE_LANES);
+}
+
 /* The same of a kernel that has another text for few inner points, and fewer lanes in it. */
 static void count_of_few(CKernel *c) {
     Emit *e = &c->e;
@@ -197,9 +204,6 @@ static Mark open_items(CKernel *c, bool chunked) {
         const char *columns = emit_size(e, e->kernel->axis[e->lane_axis].size);
         emit_line(e, "low = (low + %s - 1) / %s * %s;", columns, columns, columns);
     }
-    if (has_whole_lines(c))
-        emit_line(e, "low = (low + %d) & -%d, high = (high + %d) & -%d;", LINE_LANES - 1,
-                  LINE_LANES, LINE_LANES - 1, LINE_LANES);
     if (counts_on(c)) emit_coordinates(e, axes, "low", "int64_t at");
     emit_open(e, "for (int64_t item = low; item < high;%s)", tiled(c) ? "" : " item++");
     if (c->turns) open_turns(c);
@@ -455,6 +459,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_keep_rows(c);
     c_hide_run(c);
     c_declare_strides(c);
+    end_at_whole_lines(c);
     if (c->columns) c_repeat_columns(c);
     if (c->few_columns) items_of_few_columns(c);
     if (c->longest && c->shape == SHAPE_ARRAY) c_rows_by_length(c, e->kernel);
