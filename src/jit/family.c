@@ -15,7 +15,8 @@
  * and so it is where a family has MOST_VARIANTS. Of two that compile for the same numbers at once
  * the first one's code stays. The table is a process singleton, as loaded code is. It holds a
  * reference to the code of each variant; families that were not used for longest leave when there
- * are too many. */
+ * are MOST_CODES of them in all, so that a program that meets ever new kernels keeps few of the
+ * mappings that a process may have, of which each loaded object takes about five. */
 #include "jit/family.h"
 #include "base/lock.h"
 #include "base/map.h"
@@ -26,7 +27,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MOST_FAMILIES = 1024, BUCKETS = 256, MOST_CHOICES = 6, MOST_VARIANTS = 64 };
+enum { MOST_CODES = 1024, BUCKETS = 256, MOST_CHOICES = 6, MOST_VARIANTS = 64 };
 
 typedef struct Variant Variant;
 typedef struct Family Family;
@@ -51,7 +52,7 @@ struct Family {
 static struct {
     Family *bucket[BUCKETS];
     Variant *known[BUCKETS]; /* by Variant.kernel */
-    int count;
+    int variants;            /* of all families; none has none */
     uint64_t uses;
     atomic_int most_holes; /* of any so far; read without it */
 } table;                   /* under the lock */
@@ -285,18 +286,17 @@ static Family *take_oldest(void) {
             if (!oldest || (*at)->used < (*oldest)->used) oldest = at;
     Family *family = *oldest;
     *oldest = family->next;
-    table.count--;
+    table.variants -= family->variants;
     forget_kernels(family);
     return family;
 }
 
-/* The family, which may be new; NULL: no memory. *left: one that leaves for it, to be freed. */
-static Family *make_family(const FamilyKernel *kernel, Family **left) {
+/* The family, which may be new; NULL: no memory. */
+static Family *make_family(const FamilyKernel *kernel) {
     Family *family = find_family(kernel);
     if (family) return family;
     family = memory_zalloc(sizeof *family);
     if (!family) return NULL;
-    if (table.count >= MOST_FAMILIES) *left = take_oldest();
     memcpy(family->key, kernel->key, sizeof family->key);
     family->holes = length(kernel->holes.hole);
     if (family->holes > atomic_load(&table.most_holes))
@@ -305,7 +305,6 @@ static Family *make_family(const FamilyKernel *kernel, Family **left) {
     Family **bucket = &table.bucket[kernel->key[0] % BUCKETS];
     family->next = *bucket;
     *bucket = family;
-    table.count++;
     return family;
 }
 
@@ -333,6 +332,7 @@ static bool is_chosen(const Family *family, const int *argument) {
 static void add_variant(Family *family, Variant *variant) {
     family->choices += !is_chosen(family, variant->argument);
     family->variants++;
+    table.variants++;
     variant->family = family;
     variant->next = family->newest;
     family->newest = variant;
@@ -346,7 +346,8 @@ void family_add(const FamilyKernel *kernel, Code *code, KernelFunction *function
     Variant *variant = new_variant(kernel, code, function);
     if (!variant) return;
     lock_take(LOCK_family);
-    Family *family = make_family(kernel, &left);
+    if (table.variants >= MOST_CODES) left = take_oldest();
+    Family *family = make_family(kernel);
     bool adds = family && !find_variant(family, &kernel->holes); /* or another thread was first */
     if (adds) add_variant(family, variant);
     lock_give(LOCK_family);
@@ -359,7 +360,7 @@ void family_add(const FamilyKernel *kernel, Code *code, KernelFunction *function
 void families_cleanup(void) {
     Family *all = NULL;
     lock_take(LOCK_family);
-    while (table.count) {
+    while (table.variants) {
         Family *family = take_oldest();
         family->next = all;
         all = family;

@@ -221,6 +221,35 @@ static void expect_arguments(const FamilyKernel *kernel, int a, int b, int c) {
     assert_true(argument[0] == a && argument[1] == b && argument[2] == c);
 }
 
+/* Objects of a process are mappings, which the system counts. */
+static void codes_are_bounded(void **state) {
+    (void)state;
+    char source[] = "int never;\n";
+    CodeResult result = code_load(source, strlen(source), NULL, 0, NULL);
+    Arena *arena = arena_new();
+    assert_true(result.code && arena && !arena_guard(arena));
+    const int64_t number[] = {7, 8, 9};
+    KernelFunction *function;
+    for (uint64_t family = 0; family < 1200; family++) {
+        FamilyKernel kernel = kernel_of(arena, number);
+        kernel.key[0] = kernel.kernel[0] = family;
+        family_choose(&kernel, NULL, &(FamilyUsual){.count = 0});
+        family_add(&kernel, result.code, NULL);
+    }
+    int known = 0;
+    for (uint64_t family = 0; family < 1200; family++) {
+        FamilyKernel kernel = kernel_of(arena, number);
+        kernel.key[0] = family;
+        Code *code = family_find(&kernel, &function);
+        assert_int_equal(code != NULL, family >= 1200 - 1024);
+        if (code) known++, code_release(code);
+    }
+    assert_int_equal(known, 1024);
+    families_cleanup();
+    code_release(result.code);
+    arena_free(arena);
+}
+
 /* Ten layers of one kernel, each compiled by ten threads: it is one choice of arguments. After six
  * of those, everything is one. */
 static void choices_are_counted(void **state) {
@@ -279,6 +308,7 @@ int main(void) {
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(kernels_are_known_again, open_scope,
                                         close_scope_without_error),
+        cmocka_unit_test_setup_teardown(codes_are_bounded, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(choices_are_counted, open_scope, close_scope_without_error),
     };
     setenv("CARBIDE_PASSING_SIZES", "0", 1); /* all of them are compiled */
