@@ -42,6 +42,7 @@ typedef struct Local {
     bool cached;    /* its row is worth keeping for later sweeps (ExprInfo.cached) */
     bool kept;      /* and has been computed */
     bool started;   /* scans: the running value is declared */
+    bool chosen;    /* a load whose guard is what its only user in the region chooses by */
 } Local;
 
 struct Emit {

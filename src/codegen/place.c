@@ -124,7 +124,7 @@ void emit_begin(Emit *e) {
     for (int id = 0; id < e->count; id++) {
         Local *local = &e->local[id];
         local->uses = 0;
-        local->needed = false;
+        local->needed = local->chosen = false;
     }
     truncate_to(e->queue, 0);
     truncate_to(e->rooted, 0);
@@ -179,14 +179,37 @@ static bool is_leaf(const Emit *e, const Expr *x) {
     return local->kept || x->op == EX_reduce;
 }
 
+/* where(c, a load if c, a load if not c): in a run over many rows each condition on the column is a
+ * pattern in memory, of which the loop makes masks. One is enough. */
+static void choose_loads(Emit *e, const Expr *where) {
+    if (!e->flat || where->op != OP_where || e->has_inout) return;
+    for (int i = 1; i < 3; i++) {
+        const Expr *load = where->input[i];
+        if (load->op != EX_load || load->input_count < 2) continue;
+        const Expr *guard = load->input[1];
+        if (i == 2 && guard->op != OP_logical_not) continue;
+        e->local[load->id].chosen = (i == 1 ? guard : guard->input[0]) == where->input[0];
+    }
+}
+
+/* Its users are behind it, and have been seen. */
+static void collect_load(Emit *e, Expr *x, Local *local) {
+    root_access(e, &e->load[x->id], x->input[0], local->level);
+    local->chosen &= local->uses == 1 && local->user_level == local->level;
+    if (x->input_count > 1 && !local->chosen) emit_root(e, x->input[1], local->level);
+}
+
 void emit_collect(Emit *e) {
     for (int id = e->count - 1; id >= 0; id--) {
         Expr *x = e->kernel->expr[id];
-        const Local *local = &e->local[id];
+        Local *local = &e->local[id];
         if (!local->needed || is_leaf(e, x)) continue;
-        if (x->op == EX_load) root_access(e, &e->load[id], x->input[0], local->level);
-        for (int i = x->op == EX_load; i < x->input_count; i++)
-            emit_root(e, x->input[i], local->level);
+        if (x->op == EX_load) {
+            collect_load(e, x, local);
+            continue;
+        }
+        choose_loads(e, x);
+        for (int i = 0; i < x->input_count; i++) emit_root(e, x->input[i], local->level);
     }
 }
 
@@ -216,6 +239,7 @@ bool emit_calls_apart(const Emit *e, const Expr *x) { return e->apart && emit_ma
 bool emit_inlines(Emit *e, const Expr *x) {
     Local *local = &e->local[x->id];
     if (emit_calls_apart(e, x)) return false;
+    if (local->chosen) return true;
     bool keep = local->cached && !local->kept;
     local->size = inline_size(e, x);
     bool wanted_again =

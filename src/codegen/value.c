@@ -188,7 +188,7 @@ static Phrase load_text(Emit *e, const Expr *x) {
     e->usage->guards |= guarded;
     if (!e->load[x->id].wide) text = text_widen(e, e->kernel->buffer[buffer].dtype, text);
     bool masked = is_masked(e, x);
-    if (!guarded && !masked) return text;
+    if ((!guarded || e->local[x->id].chosen) && !masked) return text;
     check(!guarded || !masked, "a load under a mask has a guard");
     return guarded_text(e, x, masked ? e->mask : text_operand(e->arena, text_value(e, x->input[1])),
                         text);
@@ -322,10 +322,19 @@ static bool hides_sum(const Emit *e, const Expr *x) {
     return sum && (shows_sign(e, x->input[0]) || shows_sign(e, x->input[1]));
 }
 
+/* Loaded on the condition of its user alone. */
+static bool is_chosen(const Emit *e, const Expr *x) {
+    return e->local[x->id].chosen && !e->local[x->id].name.text;
+}
+
 static Phrase op_value(Emit *e, const Expr *x) {
     Phrase argument[3];
     for (int i = 0; i < x->input_count; i++) argument[i] = operand(e, x, x->input[i]);
     if (x->op == OP_to) return to_text(e, converted_from(e, x), x->imm.i, argument[0]);
+    if (x->op == OP_where && (is_chosen(e, x->input[1]) || is_chosen(e, x->input[2])))
+        return text_of(TEXT_SELECT,
+                       arena_format(e->arena, "%s ? %s : %s", text_operand(e->arena, argument[0]),
+                                    argument[1].text, argument[2].text));
     cb_dtype compute = x->op == OP_where ? x->input[1]->dtype : x->input[0]->dtype;
     if (emit_calls_apart(e, x)) return call_apart(e, x, argument);
     if (e->target->hides_sums && hides_sum(e, x))

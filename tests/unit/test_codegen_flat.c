@@ -286,12 +286,17 @@ static void test_several_rows(void **state) {
     arena_free(arena);
 }
 
-/* Whether the text of all lengths has one for few points, with lanes across the rows. */
-static bool goes_across(Arena *arena, const char *text) {
+/* The text of all lengths. */
+static const char *open_source(Arena *arena, const char *text) {
     Buffer code = buffer_new(arena);
     Holes holes = {.arena = arena};
     c_render_kernel(kernel_parse(arena, text), &holes, &code);
-    return strstr(buffer_text(&code), " <= 23)") != NULL;
+    return buffer_text(&code);
+}
+
+/* Whether it has one for few points, with lanes across the rows. */
+static bool goes_across(Arena *arena, const char *text) {
+    return strstr(open_source(arena, text), " <= 23)") != NULL;
 }
 
 /* Dear rows whose length varies do; not what has one fold, keeps exponentials, is converted one by
@@ -327,6 +332,38 @@ static void test_few_points(void **state) {
     arena_free(arena);
 }
 
+/* Both loads of a choice by a column ask for one pattern; not a load that has another user, or
+ * another condition. */
+static void test_chosen_loads(void **state) {
+    (void)state;
+    static const struct {
+        const char *other, *value;
+        int patterns;
+    } choice[] = {
+        {"logical_not t1", "store b1[((a0*40)+a1)] = t5", 1},
+        {"logical_not t1", "t6 = f32 mul t5, t4 store b1[((a0*40)+a1)] = t6", 2},
+        {"logical_not t1", "t6 = f32 mul t5, t3 store b1[((a0*40)+a1)] = t6", 1},
+        {"logical_not t0", "store b1[((a0*40)+a1)] = t5", 2},
+    };
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (size_t i = 0; i < sizeof choice / sizeof *choice; i++) {
+        const char *text = open_source(
+            arena, arena_format(arena,
+                                "kernel rolled(outer a0:300+, outer a1:40+) tile split 1 { b0: in"
+                                " f32[12000] b1: out f32[12000] t0 = bool lt [a1], 2:i64 t1 = bool"
+                                " lt [a1], 1:i64 t2 = bool %s"
+                                " t3 = f32 load b0[((a0*40)+(a1+39))] if t1"
+                                " t4 = f32 load b0[((a0*40)+(a1+-1))] if t2"
+                                " t5 = f32 where t1, t3, t4 %s }",
+                                choice[i].other, choice[i].value));
+        int patterns = 0;
+        for (const char *at = text; (at = strstr(at, "uint8_t u")); at++) patterns++;
+        assert_int_equal(patterns, choice[i].patterns);
+    }
+    arena_free(arena);
+}
+
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
@@ -334,7 +371,7 @@ int main(void) {
         cmocka_unit_test(test_large_results),    cmocka_unit_test(test_what_is_not_one_run),
         cmocka_unit_test(test_blocks_of_rows),   cmocka_unit_test(test_slabs),
         cmocka_unit_test(test_what_is_no_slab),  cmocka_unit_test(test_several_rows),
-        cmocka_unit_test(test_few_points),
+        cmocka_unit_test(test_few_points),       cmocka_unit_test(test_chosen_loads),
     };
     int failed = cmocka_run_group_tests_name("codegen of flat rows", tests, NULL, NULL);
     cb_cleanup();
