@@ -29,6 +29,7 @@ struct Access {
     int level;        /* where its address is declared; NO_LEVEL: it has none */
     const char *name; /* the pointer (or, under a guard, the number) once declared */
     const char *wide; /* an array that has the elements converted, in place of them; or NULL */
+    const char *tile; /* the lane's element of a copy; or NULL */
 };
 
 typedef struct Local {

@@ -140,6 +140,27 @@ static void test_near_elements(void **state) {
         assert_in_range(sweep_columns(halved, "dynamic=1", columns, 4003, 4004, 1), 0, 1);
 }
 
+static cb_tensor *in_runs(cb_tensor *x) { /* of 24 */
+    int64_t groups = cb_size(x, 1) / 24;
+    cb_tensor *group = cb_reshape(cb_to(cb_arange(0, groups), CB_F32), cb_dims(groups, 1, 1));
+    cb_tensor *y = cb_reshape(x, cb_dims(cb_size(x, 0), groups, 24));
+    return cb_add(cb_contiguous(cb_permute(y, cb_dims(1, 2, 0))), group);
+}
+
+/* Elements that lie a multiple of 4096 bytes apart go through tiles, whole ones. */
+static void test_tiles(void **state) {
+    (void)state;
+    const char *const options[] = {"dynamic=0", "dynamic=1"};
+    int threads = cb_threads();
+    cb_set_threads(3);
+    for (int k = 0; k < 2; k++) {
+        assert_in_range(sweep_columns(copied, options[k], 1024, 67, 68, 1), 0, 1);
+        assert_in_range(sweep_columns(turned, options[k], 1024, 67, 68, 1), 0, 1);
+        assert_in_range(sweep_columns(in_runs, options[k], 3072, 67, 68, 1), 0, 1);
+    }
+    cb_set_threads(threads);
+}
+
 /* Parts of a result that begin within a row, of each number of elements that a text has, and of
  * rows that are one run. */
 static void test_short_rows_in_parts(void **state) {
@@ -363,12 +384,19 @@ static void test_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_options),       cmocka_unit_test(test_marks),
-        cmocka_unit_test(test_entries_leave), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_every_size),    cmocka_unit_test(test_kinds_of_sizes),
-        cmocka_unit_test(test_wide_rows),     cmocka_unit_test(test_one_less),
-        cmocka_unit_test(test_near_elements), cmocka_unit_test(test_short_rows_in_parts),
-        cmocka_unit_test(test_few_rows),      cmocka_unit_test(test_few_columns),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_entries_leave),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_every_size),
+        cmocka_unit_test(test_kinds_of_sizes),
+        cmocka_unit_test(test_wide_rows),
+        cmocka_unit_test(test_one_less),
+        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_near_elements),
+        cmocka_unit_test(test_short_rows_in_parts),
+        cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_few_columns),
         cmocka_unit_test(test_short_rows),
     };
     setenv("CARBIDE_PASSING_SIZES", "0", 1); /* all of them are compiled */

@@ -237,7 +237,7 @@ void c_store_points(CKernel *c, int pass) {
     c_finish(c);
 }
 
-static void lanes_of_item(CKernel *c) {
+void c_lanes_of_item(CKernel *c) {
     Emit *e = &c->e;
     Mark mark = emit_mark(e);
     bool nested = c->shape == SHAPE_NESTED;
@@ -274,7 +274,7 @@ static void forget_text(CKernel *c, Mark mark, Phrase *names) {
 
 static void item_of_lanes(CKernel *c, int64_t lanes) {
     emit_line(&c->e, "enum { n = %lld };", (long long)lanes);
-    lanes_of_item(c);
+    c_lanes_of_item(c);
 }
 
 static void item_of_few(CKernel *c) {
@@ -292,8 +292,13 @@ static void item_of_few(CKernel *c) {
  * compiler's loop for others. Rows that are woven are as many as they can be, or one. */
 void c_item(CKernel *c) {
     Emit *e = &c->e;
-    bool twice = c->turns || c_weaves(c);
+    bool tiles = length(c->tiled) > 0;
+    bool twice = (c->turns && !tiles) || c_weaves(c);
     if (c->shape == SHAPE_NESTED) c_before_lanes(c);
+    if (tiles) {
+        c_item_of_tiles(c);
+        emit_open(e, "else");
+    }
     if (twice) {
         Phrase *names = copy_of_names(c);
         Mark mark = emit_mark(e);
@@ -307,8 +312,9 @@ void c_item(CKernel *c) {
     if (c_weaves(c))
         item_of_lanes(c, 1);
     else
-        lanes_of_item(c);
+        c_lanes_of_item(c);
     if (twice || c->few) emit_close(e);
+    if (tiles) emit_close(e);
 }
 
 /* ---- split kernels ----------------------------------------------------------------------- */
@@ -446,6 +452,7 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     c_choose_flat_rows(c);
     c_choose_lengths(c);
     c_choose_across(c);
+    c_choose_tiles(c);
     put(out, "\n");
     c_lane_functions(c);
     if (kernel->origin && kernel->origin[0]) putf(out, "/* %s */\n", kernel->origin);
@@ -453,9 +460,12 @@ bool c_kernel(Kernel *kernel, Usage *usage, Buffer *out) {
     if (c_has_turned_few(c)) c_function_of_turned_few(c);
     bool near = c_may_be_near(c);
     if (near) c_function_of_near(c);
+    bool tiles = c->tiled && usage->holes;
+    if (tiles) c_function_of_tiles(c);
     c_open_function(c, apart ? "static __attribute__((noinline)) void" : "void",
                     apart ? "_all" : "");
     if (near) c_call_near(c);
+    if (tiles) c_call_tiles(c);
     c_keep_rows(c);
     c_hide_run(c);
     c_declare_strides(c);

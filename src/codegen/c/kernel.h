@@ -2,7 +2,8 @@
  * passes, splits), pieces.c, whole.c (rows as whole vectors), sweep.c (one sweep over the inner
  * axes), flat.c (the same over whole rows as one run), steps.c (long chains), accumulate.c, scan.c
  * (scans along rows), outs.c (what goes through arrays), lanes.c (where things are in the loops),
- * few.c (texts for numbers that are few), prelude.c (the rest of a file). */
+ * few.c (texts for numbers that are few), tiles.c (of a transposition), prelude.c (the rest of a
+ * file). */
 #ifndef CARBIDE_CODEGEN_C_KERNEL_H
 #define CARBIDE_CODEGEN_C_KERNEL_H
 
@@ -58,6 +59,7 @@ struct CKernel {
     Access *flat_load, *flat_store; /* along the run, by expression and by store */
     bool *repeated;                 /* by expression: its array holds for all blocks */
     bool turns; /* NESTED: walks blocks of several runs, because a load or store crosses the runs */
+    uint32_t *tiled; /* vec: loads that go through tiles then (tiles.c) */
     bool turns_few; /* such runs may be of a few points, which the text does not know */
     int64_t *edge;  /* vec: coordinates along piece_axis where another piece begins (pieces.c) */
     int piece_axis; /* the lanes' or another outer one */
@@ -180,6 +182,13 @@ void c_call_near(CKernel *c);
 void c_rows_by_length(CKernel *c, Kernel *over_rows);
 void c_kernel_of_flat_rows(CKernel *c);
 void c_short_rows(CKernel *c); /* where there are any */
+
+/* ---- tiles of a transposition (tiles.c) ---- */
+void c_choose_tiles(CKernel *c); /* of a kernel whose pieces are chosen */
+void c_item_of_tiles(CKernel *c);
+void c_function_of_tiles(CKernel *c);
+void c_call_tiles(CKernel *c); /* in the function of the others */
+void c_lanes_of_item(CKernel *c); /* c.c; n lanes, whose addresses are declared */
 
 /* ---- what goes through arrays (outs.c) ---- */
 void c_choose_outs(CKernel *c);

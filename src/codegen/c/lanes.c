@@ -51,6 +51,7 @@ Phrase c_element(Emit *e, int buffer, const Access *access, const Expr *index, b
     bool narrow = e->lane_axis != NO_LANE && !access->linear; /* int wraps, which hides strides */
     const char *at = access->name;
     if (access->wide) return c_lane(kernel_of(e), access->wide);
+    if (access->tile) return text_atom(access->tile);
     if (!at)
         return text_atom(
             arena_format(e->arena, "b%d[%s]", buffer, text_index(e, index, narrow).text));
