@@ -20,23 +20,24 @@ typedef struct Maker {
 static int pick(int count) { return (int)(next_random() % (uint32_t)count); }
 
 static void make_axes(Kernel *kernel) {
-    static const int64_t sizes[] = {1, 2,  3,  4,  5,
-                                    8, 17, 33, 70, 150}; /* 64, 128: sums in blocks */
+    static const int64_t sizes[] = {1,  2,  3,  4,  5,  8,
+                                    17, 32, 33, 70, 96, 150}; /* 64, 128: sums in blocks */
     int outer = pick(4), inner = pick(3);
     if (outer + inner == 0) outer = 1;
     for (int i = 0; i < outer; i++)
-        kernel_axis(kernel, sizes[pick(i == outer - 1 ? 10 : 5)], false);
-    for (int i = 0; i < inner; i++) kernel_axis(kernel, sizes[pick(i == inner - 1 ? 10 : 5)], true);
+        kernel_axis(kernel, sizes[pick(i == outer - 1 ? 12 : 5)], false);
+    for (int i = 0; i < inner; i++) kernel_axis(kernel, sizes[pick(i == inner - 1 ? 12 : 5)], true);
 }
 
-/* A position made of some axes, in a random order of significance; *numel: how far it reaches. All
- * axes that the position needs when it must name each point once. */
+/* A position made of some axes, one behind the other or in another order; *numel: how far it
+ * reaches. All axes that the position needs when it must name each point once. */
 static Expr *make_index(Kernel *kernel, uint32_t must, bool may_skip, int64_t *numel) {
     Expr *index = expr_int(kernel, 0);
     int axes = length(kernel->axis), first = axes ? pick(axes) : 0;
+    bool dense = pick(2);
     int64_t stride = 1;
     for (int i = 0; i < axes; i++) {
-        int axis = (first + i) % axes;
+        int axis = dense ? axes - 1 - i : (first + i) % axes;
         bool wanted = must >> axis & 1;
         if (!wanted || (may_skip && pick(4) == 0)) continue;
         Expr *position = expr_axis(kernel, axis);
