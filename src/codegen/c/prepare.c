@@ -446,8 +446,8 @@ static bool is_straight(const CKernel *c) {
  * run behind its last whole vector would cost as much as many of these. */
 static bool has_line_ends(const CKernel *c) {
     const Kernel *kernel = c->e.kernel;
+    if (c->any_stream || c->e.lane_axis == NO_LANE) return false;
     const Axis *axis = &kernel->axis[c->e.lane_axis];
-    if (c->any_stream) return false;
     if (c->shape == SHAPE_NESTED)
         return axis->varies && c->e.lane_axis > 0 && !c->inner_count && !c->turns &&
                !c_has_halves(kernel);
