@@ -122,7 +122,7 @@ static void measure_beam_search(int longest, int runs) {
     cb_scope_open();
     cb_manual_seed(1);
     cb_gpt2_config config = cb_gpt2_124m_config();
-    Search search = {cb_model_gpt2(config), longest, sqrt((double)config.width)};
+    Search search = {cb_model_gpt2(config), longest, 1};
     cb_module_train(search.net, false);
     cb_tensor *prompt = cb_randint(1, config.vocabulary, cb_dims(1, 8)), *out[2];
     cb_function *fast = cb_compile_n(beam_search, &search, NULL);

@@ -6,7 +6,7 @@ import json, os, subprocess, sys, time
 import torch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'tests', 'models'))
-from networks import GPT  # noqa: E402
+from networks import GPT, begun  # noqa: E402
 
 def activation(x): return x * 0.5 * (torch.tanh((x + x * x * x * 0.044715) * 0.79788456) + 1.0)
 
@@ -61,10 +61,10 @@ BEAMS, TOP, END = 4, 8, 0
 class BeamSearch:
     """examples/beam_search.h on GPT-2 with random weights."""
     def __init__(self, longest):
-        self.net, self.longest = GPT(50304, length=1024, width=768, layers=12, heads=12).eval(), longest
+        self.net, self.longest = begun(GPT(50304, length=1024, width=768, layers=12, heads=12)).eval(), longest
 
     def grow(self, text, score, over):
-        chance = torch.log_softmax(self.net(text)[:, -1] / 768 ** 0.5, -1)
+        chance = torch.log_softmax(self.net(text)[:, -1], -1)
         chance, token = chance.topk(TOP, -1)
         only = torch.where(torch.arange(TOP) == 0, 0.0, -1e9)
         chance = torch.where(over[:, None], only, chance)

@@ -10,10 +10,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 
 def torch_rows(threads, tokens):
     import torch
-    from networks import GPT
+    from networks import GPT, begun
     torch.set_num_threads(threads)
     torch.manual_seed(1)
-    net = GPT(50304, length=1024, width=768, layers=12, heads=12).eval()
+    net = begun(GPT(50304, length=1024, width=768, layers=12, heads=12)).eval()
     def next_token(text): return net(text)[:, -1].argmax(1, keepdim=True)
     compiled = torch.compile(next_token)
     rows = {'torch_ms': [], 'torch_compile_ms': []}

@@ -10,9 +10,9 @@ minutes. A row has the median and the least of all samples; the least processor 
 which with --threads 1 says most where others use the machine; the peak of resident memory, and how much of it came after the
 first step began. torch: AdamW(fused=True), the fastest of its ways on a CPU (the optimizer's step compiled takes twice as
 long, and 90 s to compile), and freed memory kept, as compare_cpu.py tells; torch.compile: the network with its loss. The
-better one of eager and compile counts. First steps: with empty caches, and of a new process with full ones; what of
-Carbide's is compiling stands beside them, for a first step is also the first touch of all its memory. Needs torch; prints
-a table."""
+better one of eager and compile counts. A GPT begins as GPT-2 does, on both sides; where first losses differ by a tenth,
+there is no row. First steps: with empty caches, and of a new process with full ones; what of Carbide's is compiling stands
+beside them, for a first step is also the first touch of all its memory. Needs torch; prints a table."""
 import argparse, json, os, statistics, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -27,7 +27,7 @@ def resident_mb(field):
 def network(case):
     import torch, torch.nn as nn
     sys.path.insert(0, os.path.join(HERE, "..", "tests", "models"))
-    from networks import GPT, ResNet
+    from networks import GPT, ResNet, begun
     torch.manual_seed(1)
     if case == "digits":
         net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
@@ -38,9 +38,9 @@ def network(case):
         net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
         return net, torch.randn(16, 3, 32, 32), torch.randint(0, 10, (16,))
     if case == "resnet18": return ResNet((2, 2, 2, 2), bottleneck=False), torch.randn(8, 3, 224, 224), torch.randint(0, 1000, (8,))
-    if case.startswith("gpt2"): return GPT(50304, 1024, 768, 12, 12), torch.randint(0, 50304, (1, 256)), torch.randint(0, 50304, (256,))
+    if case.startswith("gpt2"): return begun(GPT(50304, 1024, 768, 12, 12)), torch.randint(0, 50304, (1, 256)), torch.randint(0, 50304, (256,))
     batch, length, width, layers, heads = (4, 64, 128, 2, 4) if case == "gpt_small" else (12, 256, 384, 6, 6)
-    return GPT(256, length, width, layers, heads), torch.randint(0, 256, (batch, length)), torch.randint(0, 256, (batch * length,))
+    return begun(GPT(256, length, width, layers, heads)), torch.randint(0, 256, (batch, length)), torch.randint(0, 256, (batch * length,))
 
 def peer(case, variant, threads):
     import torch
@@ -56,16 +56,17 @@ def peer(case, variant, threads):
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
-        loss.item()
+        losses.append(loss.item())
         return (time.perf_counter() - start) * 1e3
-    model, first = resident_mb("VmRSS:"), step()
+    losses, model = [], resident_mb("VmRSS:")
+    first = step()
     for line in sys.stdin:
         if not line.strip(): break
         times, end, worked = [], time.perf_counter() + float(line), time.process_time()
         while len(times) < 3 or time.perf_counter() < end: times.append(step())
         worked = (time.process_time() - worked) * 1e3 / len(times)
         print(json.dumps({"median_ms": statistics.median(times), "least_ms": min(times), "cpu_ms": worked}), flush=True)
-    print(json.dumps({"first_ms": first, "peak_mb": resident_mb("VmHWM:"), "model_mb": model}), flush=True)
+    print(json.dumps({"first_ms": first, "peak_mb": resident_mb("VmHWM:"), "model_mb": model, "loss": losses[0]}), flush=True)
 
 # ---- the sides, as the parent sees them ----
 
@@ -119,6 +120,8 @@ def main():
     print("| step | variant | median ms | least ms | CPU ms | torch's better / it: median, least | first step, cold and warm, s | compiling of it | kernels | peak MB | of it after the model |\n" + "| --- " * 11 + "|")
     for case in options.case:
         rows = measure(options, case)
+        losses = [row["loss"] for row in rows.values()]
+        if max(losses) > 1.1 * min(losses): raise SystemExit(f"{case}: the sides do not begin alike, their losses are {losses}")
         best, least = (min(rows[v][key] for v in VARIANTS if v.startswith("torch")) for key in ("median_ms", "least_ms"))
         for variant, row in rows.items():
             print(f"| {case} | {variant} | {row['median_ms']:.2f} | {row['least_ms']:.2f} | {row['cpu_ms']:.2f} | {best / row['median_ms']:.2f}, {least / row['least_ms']:.2f} | {figure(row['first_ms'], 1e3)} {figure(row.get('warm_ms'), 1e3)} | "

@@ -7,10 +7,11 @@
  *     {"median_ms": .., "least_ms": .., "cpu_ms": ..}  ... and what one took; cpu: by all threads
  *                                 an empty line or the end: the facts
  *     {"first_ms": .., "compile_ms": .., "kernels": 160, "graphs": 1, "peak_mb": ..,
- *                                  "model_mb": ..}
+ *                                  "model_mb": .., "loss": ..}
  *
  * peak_mb is the most that the process was resident with, model_mb what it was before the first
- * step. CARBIDE_EXPLAIN=1 tells the time of each kernel as the program ends. */
+ * step, loss that of the first step. CARBIDE_EXPLAIN=1 tells the time of each kernel as the program
+ * ends. */
 #include <carbide.h>
 #include <carbide_models.h>
 #include <math.h>
@@ -33,6 +34,7 @@ typedef struct Run {
     cb_optimizer *optimizer;
     cb_tensor *parameter[512];
     int count;
+    double loss; /* of the last step */
 } Run;
 
 static double clock_ms(clockid_t clock) {
@@ -139,9 +141,9 @@ static double step_ms(Run *run, cb_function *fast, cb_tensor **in) {
         cb_call_n(fast, in, 2, out, 1);
     else
         step(in, 2, out, run);
-    double loss = cb_item(out[0]);
+    run->loss = cb_item(out[0]);
     cb_scope_close();
-    return isfinite(loss) ? now_ms() - start : NAN;
+    return isfinite(run->loss) ? now_ms() - start : NAN;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -182,14 +184,14 @@ int main(int argc, char **argv) {
     run.count = cb_module_parameters(run.net, run.parameter, 512);
     cb_function *fast = eager ? NULL : cb_compile_n(step, &run, NULL);
     cb_tensor *in[2] = {input(run.of), target(run.of)};
-    double model = resident_mb("VmRSS:"), first = step_ms(&run, fast, in);
+    double model = resident_mb("VmRSS:"), first = step_ms(&run, fast, in), loss = run.loss;
     for (char line[64]; fgets(line, sizeof line, stdin) && *line != '\n' && !cb_error();)
         sample(&run, fast, in, atof(line));
     cb_function_stats stats = fast ? cb_stats(fast) : (cb_function_stats){0};
     printf("{\"first_ms\": %.1f, \"compile_ms\": %.1f, \"kernels\": %lld, \"graphs\": %lld, "
-           "\"peak_mb\": %.1f, \"model_mb\": %.1f}\n",
+           "\"peak_mb\": %.1f, \"model_mb\": %.1f, \"loss\": %.4f}\n",
            first, stats.trace_ms + stats.compile_ms, (long long)stats.kernels,
-           (long long)stats.graphs, resident_mb("VmHWM:"), model);
+           (long long)stats.graphs, resident_mb("VmHWM:"), model, loss);
     bool failed = cb_error() || !isfinite(first) || stats.eager_calls;
     if (failed) fprintf(stderr, "bench_train: %s\n", cb_error() ? cb_error() : "not compiled");
     if (fast) cb_function_free(fast);

@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
     cb_gpt2_config config = full ? cb_gpt2_124m_config() : cb_gpt2_tiny_config();
     cb_module *net = cb_model_gpt2(config);
     cb_module_train(net, false);
-    Search search = {net, argc > 1 ? atoi(argv[1]) : 32, 2 * sqrt((double)config.width)};
+    Search search = {net, argc > 1 ? atoi(argv[1]) : 32, 1};
     cb_tensor *prompt = cb_from_data(((int64_t[]){20, 5, 24, 20}), CB_I64, cb_dims(1, 4));
     cb_function *fast = cb_compile_n(beam_search, &search, NULL); /* the one line */
 

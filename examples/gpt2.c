@@ -19,11 +19,8 @@ typedef struct Sizes {
 /* The weights of a file, with its sizes, or new ones. */
 static cb_module *network(const Sizes *sizes) {
     if (sizes->weights) return cb_model_gpt2_load(sizes->weights, sizes->heads);
-    cb_module *net = cb_model_gpt2(
+    return cb_model_gpt2(
         (cb_gpt2_config){sizes->rows, sizes->positions, sizes->width, sizes->layers, sizes->heads});
-    int64_t layers = sizes->layers;
-    if (net) cb_module_visit(net, language_init, &layers);
-    return net;
 }
 
 /* The text as a token file, path, unless it is one. */

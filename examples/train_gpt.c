@@ -48,7 +48,6 @@ int main(int argc, char **argv) {
     cb_manual_seed((uint64_t)language.run.seed);
     language.run.net =
         cb_model_gpt2((cb_gpt2_config){language.vocabulary, language.length, width, layers, heads});
-    if (language.run.net) cb_module_visit(language.run.net, language_init, &layers);
     if (language.tokens == 1) language.tokenizer = cb_tokenizer_bytes();
     if (!cb_error()) language_run(&language);
     cb_scope_close();

@@ -23,17 +23,6 @@ typedef struct Language {
 
 /* ---- the network ---------------------------------------------------------------------------- */
 
-/* GPT-2's initial values. The head's weight is the embedding's. */
-static inline void language_init(const char *name, cb_tensor *tensor, bool buffer, void *layers) {
-    if (buffer || !strcmp(name, "head.weight")) return;
-    double residuals = 2 * (double)*(const int64_t *)layers; /* added up on the way through */
-    bool last = strstr(name, ".proj.") || strstr(name, ".fc2.");
-    if (cb_rank(tensor) > 1)
-        cb_init_normal_(tensor, 0, last ? 0.02 / sqrt(residuals) : 0.02);
-    else if (strstr(name, ".bias"))
-        cb_init_constant_(tensor, 0);
-}
-
 static inline cb_tensor *language_loss(Training *run, cb_tensor *inputs, cb_tensor *targets) {
     cb_tensor *logits = cb_forward(run->net, inputs);
     logits = cb_reshape(logits, cb_dims(-1, ((Language *)run)->vocabulary));

@@ -34,4 +34,8 @@ __attribute__((format(printf, 1, 2))) static inline cb_module *build_refuse(cons
     return NULL;
 }
 
+/* cb_model_gpt2's network with its layers' initial values, for who has others: nothing is drawn
+ * again. */
+cb_module *build_gpt2(const cb_gpt2_config *config);
+
 #endif

@@ -7,8 +7,10 @@
 #include "build.h"
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 cb_gpt2_config cb_gpt2_124m_config(void) { return (cb_gpt2_config){50304, 1024, 768, 12, 12}; }
 
@@ -81,20 +83,47 @@ static bool tie(cb_module *net, const cb_gpt2_config *config) {
            cb_module_extra(head, extra) == CB_OK;
 }
 
-cb_module *cb_model_gpt2(cb_gpt2_config config) {
-    if (config.layers < 0 || config.layers > INT_MAX)
-        return build_refuse("gpt2: %" PRId64 " layers", config.layers);
-    if (config.heads < 1 || config.width % config.heads)
+cb_module *build_gpt2(const cb_gpt2_config *config) {
+    if (config->layers < 0 || config->layers > INT_MAX)
+        return build_refuse("gpt2: %" PRId64 " layers", config->layers);
+    if (config->heads < 1 || config->width % config->heads)
         return build_refuse("gpt2: %" PRId64 " heads do not divide a width of %" PRId64,
-                            config.heads, config.width);
+                            config->heads, config->width);
     Build b = build_open("GPT", forward, NULL);
-    build_add(&b, "wte", cb_nn_embedding(config.vocabulary, config.width));
-    build_add(&b, "wpe", cb_nn_embedding(config.length, config.width));
-    build_add(&b, "h", blocks_new(&config));
-    build_add(&b, "lnf", cb_nn_layer_norm(cb_dims(config.width), 1e-5));
-    build_add(&b, "head", cb_nn_linear(config.width, 0, false));
+    build_add(&b, "wte", cb_nn_embedding(config->vocabulary, config->width));
+    build_add(&b, "wpe", cb_nn_embedding(config->length, config->width));
+    build_add(&b, "h", blocks_new(config));
+    build_add(&b, "lnf", cb_nn_layer_norm(cb_dims(config->width), 1e-5));
+    build_add(&b, "head", cb_nn_linear(config->width, 0, false));
     if (!b.module) return NULL;
-    if (tie(b.module, &config)) return b.module;
+    if (tie(b.module, config)) return b.module;
     cb_module_free(b.module);
+    return NULL;
+}
+
+typedef struct Start {
+    double residuals; /* that are added up on the way through */
+    bool fine;
+} Start;
+
+/* GPT-2's own. Tables of deviation 1, as layers have them, would make logits of one of sqrt(width)
+ * through the tied head: their softmax, and all gradients behind it, would be mostly 0 and numbers
+ * below 1e-38, which processors compute with many times slower. */
+static void start(const char *name, cb_tensor *tensor, bool buffer, void *user) {
+    Start *as = user;
+    if (buffer || !strcmp(name, "head.weight")) return;
+    bool last = strstr(name, ".proj.") || strstr(name, ".fc2.");
+    if (cb_rank(tensor) > 1)
+        as->fine &= cb_init_normal_(tensor, 0, last ? 0.02 / sqrt(as->residuals) : 0.02) != NULL;
+    else if (strstr(name, ".bias"))
+        as->fine &= cb_init_constant_(tensor, 0) != NULL;
+}
+
+cb_module *cb_model_gpt2(cb_gpt2_config config) {
+    Start as = {2 * (double)config.layers, true};
+    cb_module *net = build_gpt2(&config);
+    if (net) cb_module_visit(net, start, &as);
+    if (net && as.fine) return net;
+    if (net) cb_module_free(net);
     return NULL;
 }

@@ -91,7 +91,7 @@ cb_module *cb_model_gpt2_load(const char *path, int64_t heads) {
     cb_scope_open();
     bool read = read_config(&from, &config);
     cb_scope_close();
-    cb_module *net = read ? cb_model_gpt2(config) : NULL;
+    cb_module *net = read ? build_gpt2(&config) : NULL;
     if (net) cb_module_visit(net, take, &from);
     cb_safetensors_close(file);
     if (net && from.fine) return net;
