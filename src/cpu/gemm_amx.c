@@ -175,42 +175,56 @@ static void pack_f32(void *panel, const void *matrix, int64_t lane_stride, int64
     fill_up(panel, width, k);
 }
 
-typedef uint32_t Pairs __attribute__((vector_size(ROW_BYTES), aligned(2), may_alias));
-typedef uint16_t LaneElements __attribute__((vector_size(ROW_BYTES / 2), aligned(2), may_alias));
+typedef uint32_t Pairs __attribute__((vector_size(ROW_BYTES)));
 
-/* 32 of k of 16 lanes that lie side by side: pairs along k, then 16 x 16 pairs turned about. */
-static void turn(uint16_t *out, const uint16_t *in, int64_t k_stride) {
+/* Lanes that lie side by side, of one k. */
+static inline Pairs lanes_at(const uint16_t *in, __mmask16 read) {
+    return (Pairs)_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(read, in));
+}
+
+/* Up to 32 of k of up to 16 lanes that lie side by side: pairs along k, then 16 x 16 pairs turned
+ * about. */
+static void turn(uint16_t *out, const uint16_t *in, int64_t k_stride, int lanes, int64_t count) {
+    __mmask16 read = (__mmask16)((1u << lanes) - 1);
     Pairs row[HALF];
     for (int i = 0; i < HALF; i++, in += 2 * k_stride) {
-        Pairs first = __builtin_convertvector(*(const LaneElements *)in, Pairs);
-        row[i] = first | __builtin_convertvector(*(const LaneElements *)(in + k_stride), Pairs)
-                             << 16;
+        row[i] = lanes_at(in, 2 * i < count ? read : 0);
+        row[i] |= lanes_at(in + k_stride, 2 * i + 1 < count ? read : 0) << 16;
     }
     TRANSPOSE(Pairs, row, HALF, LOW_16, HIGH_16);
-    for (int r = 0; r < HALF; r++) *(Pairs *)(out + r * K_STEP) = row[r];
+    for (int r = 0; r < HALF; r++) _mm512_storeu_si512(out + r * K_STEP, (__m512i)row[r]);
+}
+
+/* A step of k from rows that lie along it, or from elements by themselves. */
+static void pack_step(uint16_t *out, const uint16_t *in, int64_t lane_stride, int64_t k_stride,
+                      int lanes, int64_t count) {
+    __mmask32 read = (__mmask32)((UINT64_C(1) << count) - 1);
+    for (int r = 0; r < SPAN; r++, out += K_STEP, in += lane_stride) {
+        if (k_stride == 1)
+            _mm512_storeu_si512(out, _mm512_maskz_loadu_epi16(r < lanes ? read : 0, in));
+        else
+            for (int64_t k = 0; k < K_STEP; k++)
+                out[k] = r < lanes && k < count ? in[k * k_stride] : 0;
+    }
 }
 
 static void pack_rows(void *panel, const void *matrix, int64_t lane_stride, int64_t k_stride,
                       int lanes, int width, int64_t k) {
+    (void)width; /* SPAN */
     const uint16_t *in = matrix;
     uint16_t *out = panel;
-    for (int64_t i = 0; i < k; i += K_STEP) {
+    for (int64_t i = 0; i < k; i += K_STEP, in += K_STEP * k_stride, out += SPAN * K_STEP) {
         int64_t count = k - i < K_STEP ? k - i : K_STEP;
-        if (lane_stride == 1 && lanes == SPAN && count == K_STEP) {
-            for (int64_t r = 0; r < K_STEP; r++)
-                __builtin_prefetch(in + (i + K_STEP + r) * k_stride);
-            turn(out, in + i * k_stride, k_stride);
-            turn(out + HALF * K_STEP, in + i * k_stride + HALF, k_stride);
-            out += SPAN * K_STEP;
+        if (lane_stride != 1) {
+            pack_step(out, in, lane_stride, k_stride, lanes, count);
             continue;
         }
-        for (int r = 0; r < width; r++, out += K_STEP) {
-            const uint16_t *from = in + r * lane_stride + i * k_stride;
-            int64_t here = r < lanes ? count : 0, at = 0;
-            if (k_stride == 1 && here == K_STEP) memcpy(out, from, ROW_BYTES), at = K_STEP;
-            for (; at < here; at++) out[at] = from[at * k_stride];
-            for (; at < K_STEP; at++) out[at] = 0;
-        }
+        for (int64_t r = 0; r < K_STEP; r++) __builtin_prefetch(in + (K_STEP + r) * k_stride);
+        turn(out, in, k_stride, lanes < HALF ? lanes : HALF, count);
+        if (lanes > HALF)
+            turn(out + HALF * K_STEP, in + HALF, k_stride, lanes - HALF, count);
+        else
+            memset(out + HALF * K_STEP, 0, HALF * ROW_BYTES);
     }
 }
 
