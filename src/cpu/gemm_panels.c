@@ -358,6 +358,18 @@ static int64_t blocks_of_rows(const GemmJob *job) {
     return packed > blocks ? packed : blocks;
 }
 
+/* Panels of one of about `parts` tasks: of those that a thread takes one after the other it has the
+ * least. Of five panels in four parts, two each would be four for one thread and one for the
+ * next. */
+static int64_t fair_panels(int64_t panels, int64_t parts, int64_t threads) {
+    int64_t most = divide_up(panels, parts), best = most, least_load = INT64_MAX;
+    for (int64_t each = most; each >= 1 && each >= panels / parts; each--) {
+        int64_t load = divide_up(divide_up(panels, each), threads) * each;
+        if (load < least_load) best = each, least_load = load;
+    }
+    return best;
+}
+
 /* Cuts rows, then columns, so that each thread has work; narrow matrices are cut along columns
  * only. Rows of an epilogue's pieces stay long if there are tasks enough. */
 static void cut(GemmJob *job, int64_t threads) {
@@ -373,7 +385,7 @@ static void cut(GemmJob *job, int64_t threads) {
     int64_t tasks = job->row_blocks * job->batch_count, parts = 1;
     if (tasks < threads || (tasks % threads && tasks < 4 * threads))
         parts = gemm->narrow ? threads : 2 * threads;
-    int64_t part = divide_up(n, parts);
+    int64_t part = columns * fair_panels(divide_up(n, columns), parts, threads);
     if (gemm->epilogue && tasks >= threads && part < FINISH_ROW) part = least(n, FINISH_ROW);
     job->column_block = round_up(part, columns);
     if (gemm->narrow) job->column_block = columns * strip(job, job->column_block / columns);
