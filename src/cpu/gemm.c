@@ -121,7 +121,8 @@ static bool packing_wins(const Gemm *gemm) {
 static MethodCost cost_of_vector(const MatmulTask *task, bool constant) {
     Gemm gemm = gemm_of(task, GEMM_PANELS, &(Operands){0});
     bool panels = constant && gemm_vector_wants_panels(task) && packing_wins(&gemm);
-    return (MethodCost){panels ? INFINITY : 0, 1};
+    bool model = !dtype_is_half(task->dtype);
+    return gemm_cost_of(panels ? INFINITY : model ? gemm_vector_cycles(task) : 0);
 }
 
 bool gemm_fits(const MatmulTask *task, GemmMethod method) {

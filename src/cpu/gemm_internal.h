@@ -9,6 +9,9 @@
 
 enum {
     GEMM_MAX_WIDTH = 32, /* rows or columns of the largest register tile */
+    GEMM_RUN_K = 64,       /* of k, for which rows of A and B are read before the next ones are */
+    GEMM_LONG_PIECE = 512, /* of k, some of those, which gemm_long sums in the task's own
+                            * precision */
     GEMM_SUM_GAP = 16    /* between rows of sums in a scratch: at a stride of a power of two they
                           * would fall into few sets of the cache */
 };
@@ -67,13 +70,18 @@ void gemm_pack_lanes(const Gemm *gemm, char *out, int64_t panel_bytes, const Gem
 
 /* Packed panels of both operands, and those of a b that never changes. false: no memory. */
 bool gemm_panels(const Gemm *gemm);
+MethodCost gemm_panels_cost(const MatmulTask *task, bool constant);
+MethodCost gemm_bf16_cost(const MatmulTask *task, bool constant);
 bool gemm_pack_panels(const Gemm *gemm, Storage **packed);
-/* Whether gemm_small computes a folded task. */
+/* Whether gemm_small computes a folded task, and what; and cycles for an item of it. */
 bool gemm_fits_small(const MatmulTask *task);
+MethodCost gemm_small_cost(const MatmulTask *task, bool constant);
+double gemm_small_cycles(const MatmulTask *task);
 bool gemm_small(const Gemm *gemm);
-/* Whether gemm_vector computes a folded task, and whether panels of a b that is packed once would
- * serve it better. */
+/* Whether gemm_vector computes a folded task, the cycles that it takes, and whether panels of a b
+ * that is packed once would serve it better. */
 bool gemm_fits_vector(const MatmulTask *task);
+double gemm_vector_cycles(const MatmulTask *task);
 bool gemm_vector_wants_panels(const MatmulTask *task);
 bool gemm_vector(const Gemm *gemm);
 /* Whether gemm_tall and gemm_long compute a folded task. */
@@ -81,10 +89,18 @@ bool gemm_fits_tall(const MatmulTask *task);
 bool gemm_tall(const Gemm *gemm);
 bool gemm_fits_long(const MatmulTask *task);
 bool gemm_long(const Gemm *gemm);
+MethodCost gemm_tall_cost(const MatmulTask *task, bool constant);
+MethodCost gemm_long_cost(const MatmulTask *task, bool constant);
+/* Whether gemm_swept computes a folded task. */
+bool gemm_fits_swept(const MatmulTask *task);
+MethodCost gemm_swept_cost(const MatmulTask *task, bool constant);
+bool gemm_swept(const Gemm *gemm);
 bool gemm_integer(const Gemm *gemm);
 /* Whether gemm_turned computes a folded task, and whether panels packed once serve it better. */
 bool gemm_fits_turned(const MatmulTask *task);
 MethodCost gemm_turned_cost(const MatmulTask *task, bool constant);
+double gemm_turned_cycles(const MatmulTask *task);
+MethodCost gemm_cost_of(double cycles);
 bool gemm_turned(const Gemm *gemm);
 
 #endif

@@ -11,7 +11,9 @@
 
 enum {
     GEMM_K_BYTES = 2048, /* the most that k_bytes is */
-    GEMM_SUM_BYTES = 256 * 1024
+    GEMM_SUM_BYTES = 256 * 1024,
+    GEMM_LEAST_WIDTH = 4,
+    GEMM_SMALL_K = 256 /* of small products whose columns are packed, on the stack */
 };
 
 /* Part `part` of `parts` of the bytes at panel. Given by its address: a copy loads at once what two
@@ -21,6 +23,14 @@ typedef struct GemmAhead {
     int64_t bytes;
     int64_t part, parts;
 } GemmAhead;
+
+/* Lanes of the next columns of a small product, of which `rest` are left: no more than there are
+ * columns, and of the last ones as few as hold them, some for the second time. */
+static inline int gemm_small_width(int most, int64_t columns, int64_t rest) {
+    int width = GEMM_LEAST_WIDTH;
+    while (width < most && 2 * width <= columns && width < rest) width *= 2;
+    return width;
+}
 
 typedef void GemmConvert(const void *in, void *out, int64_t count);
 typedef void GemmPack(void *panel, const void *in, int64_t lane_stride, int64_t k_stride, int lanes,
@@ -69,8 +79,8 @@ typedef struct GemmType {
      * up to width are 0. pack_f32: from f32 that is rounded on the way; or NULL. pack_rows: a panel
      * of rows, for tile alone. */
     GemmPack *pack, *pack_f32, *pack_rows;
-    /* One item of a small product (gemm_small.c) of four columns at least, which lie side by side;
-     * its elements begin at a, b and out. */
+    /* One item of a small product (gemm_small.c) of four columns at least, which lie side by side,
+     * or of a k up to GEMM_SMALL_K; its elements begin at a, b and out. */
     void (*small)(const MatmulTask *task, const void *a, const void *b, void *out);
     /* out[x] = sum over t of from[offset[t] + x] * weight[t]; x < count, rounded up to four
      * vectors: so much is read and written. */
@@ -81,13 +91,13 @@ typedef struct GemmType {
     /* y[j] = sum over k of x[k] * w[k * stride + j] */
     void (*sweep)(int64_t k, int64_t columns, const void *x, const void *w, int64_t stride,
                   void *y);
-    /* out[r * stride + j] = sum over t of a[r * a_m + t * a_k] * b[t * b_k + j]; r < rows, j <
+    /* out[r * stride + j] (+)= sum over t of a[r * a_m + t * a_k] * b[t * b_k + j]; r < rows, j <
      * width, a power of two from four to the tile's columns. Rows are stored in their order: what
      * lanes behind the last column of one left in the next is written over. thin_rows: rows that
-     * share what is read of b. */
+     * share what is read of b where the width is the tile's; `rows` do where it is less. */
     int thin_rows;
     void (*thin)(int64_t rows, int64_t k, const void *a, int64_t a_m, int64_t a_k, const void *b,
-                 int64_t b_k, int width, void *out, int64_t stride);
+                 int64_t b_k, int width, void *out, int64_t stride, bool add);
 } GemmType;
 
 typedef struct GemmKernels {

@@ -6,19 +6,25 @@
 #include "cpu/gemm_internal.h"
 
 enum {
-    MOST_PRODUCTS = 16 * 16 * 16, /* multiplications of an item */
-    FEW_COLUMNS = 4,              /* below, columns need not lie side by side */
-    BLOCK_ELEMENTS = 4096,        /* of the result, between two epilogues: a part of L1 */
-    TASK_PRODUCTS = 32 * 1000     /* what is worth waking a thread for */
+    MOST_PRODUCTS = 250 * 1000,  /* multiplications of an item: work for one thread */
+    MANY_PRODUCTS = 1200 * 1000, /* the same, where there are items for many */
+    MANY_ITEMS = 8,
+    MOST_BYTES = 64 << 10,       /* of B, which is read for every few rows */
+    FEW_PRODUCTS = 16 * 16 * 16, /* multiplications where columns are few */
+    BLOCK_ELEMENTS = 4096,       /* of the result, between two epilogues: a part of L1 */
+    TASK_CYCLES = 12 * 1000      /* what is worth waking a thread for */
 };
 
 static int64_t products(const MatmulTask *task) { return task->m * task->n * task->k; }
 
 bool gemm_fits_small(const MatmulTask *task) {
     if (task->dtype != CB_F32 && task->dtype != CB_F64) return false;
-    int64_t most = MOST_PRODUCTS;
-    return task->batch > 1 && task->m <= most && task->n <= most && task->k <= most &&
-           products(task) <= most && (task->b_n == 1 || task->n < FEW_COLUMNS);
+    bool few = task->n < GEMM_LEAST_WIDTH;
+    int64_t most = few ? FEW_PRODUCTS : task->batch < MANY_ITEMS ? MOST_PRODUCTS : MANY_PRODUCTS;
+    if (task->m > most || task->n > most || task->k > most || products(task) > most) return false;
+    if (few) return task->batch > 1;
+    int64_t bytes = task->k * task->n * (int64_t)cb_dtype_size(task->dtype);
+    return (task->b_n == 1 || task->k <= GEMM_SMALL_K) && bytes <= MOST_BYTES;
 }
 
 /* ---- few columns ---- */
@@ -51,22 +57,22 @@ FEW(few_f64, double)
 /* Items of the batch whose place differs by that in its last dim alone. */
 static void run_row(const Gemm *gemm, int64_t item, int64_t count) {
     const MatmulTask *task = &gemm->task;
-    int64_t a, b, element = gemm->input_bytes, last = task->batch_rank - 1;
+    int64_t a, b, element = gemm->input_bytes, last = task->batch_rank - 1; /* -1: one item */
     char *out = gemm->out + item * task->m * task->n * element;
     SmallProduct *few = task->dtype == CB_F32 ? few_f32 : few_f64;
-    SmallProduct *small = task->n < FEW_COLUMNS ? few : gemm->type->small;
+    SmallProduct *small = task->n < GEMM_LEAST_WIDTH ? few : gemm->type->small;
     gemm_batch_offsets(task, item, &a, &b);
     for (; count > 0; count--) {
         small(task, gemm->a + a * element, gemm->b + b * element, out);
         out += task->m * task->n * element;
-        a += task->a_batch[last], b += task->b_batch[last];
+        if (last >= 0) a += task->a_batch[last], b += task->b_batch[last];
     }
 }
 
 static void run_items(void *user, int64_t low, int64_t high) {
     const Gemm *gemm = user;
     const MatmulTask *task = &gemm->task;
-    int64_t row = task->batch_size[task->batch_rank - 1];
+    int64_t row = task->batch_rank ? task->batch_size[task->batch_rank - 1] : 1;
     int64_t block = divide_up(BLOCK_ELEMENTS, task->m * task->n), done = low;
     while (low < high) {
         int64_t count = least(least(high - low, row - low % row), block);
@@ -79,7 +85,8 @@ static void run_items(void *user, int64_t low, int64_t high) {
 }
 
 bool gemm_small(const Gemm *gemm) {
-    parallel_for(gemm->task.batch, divide_up(TASK_PRODUCTS, products(&gemm->task)), run_items,
+    int64_t cycles = (int64_t)gemm_small_cycles(&gemm->task);
+    parallel_for(gemm->task.batch, divide_up(TASK_CYCLES, cycles), run_items,
                  (void *)(uintptr_t)gemm);
     return true;
 }

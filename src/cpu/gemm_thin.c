@@ -6,24 +6,25 @@
  *                 right
  *     gemm_long   m and n are few, k is long: pieces of k, whose sums are added in their order
  *
- * Where k is cut depends on k alone, so that the number of threads changes no bit. */
+ * Where k is cut depends on k alone, so that the number of threads changes no bit. A piece is read
+ * in runs of k that stay in L1 while all panels of columns meet them. */
 #include "base/parallel.h"
 #include "base/round.h"
 #include "cpu/gemm_internal.h"
 #include <string.h>
 
 enum {
-    MOST_K = 32,               /* of tall ones: longer sums hide the packing of A */
-    LEAST_ROWS = 64,           /* of tall ones */
-    MOST_B = 512,              /* elements of a B that tiles of bf16 do not multiply faster */
-    PACKED_BYTES = 96 << 10,   /* of B, as it is packed: a part of L2 */
-    BLOCK_BYTES = 32 << 10,    /* of A and the result, between two epilogues: L1 */
-    TASK_BYTES = 64 << 10,     /* the same: what is worth waking a thread for */
-    MOST_SUMS = 32,            /* rows and columns of long ones */
-    LEAST_LONG_K = 1024,       /* of long ones: several pieces */
-    PIECE = 512,               /* of k, summed in the task's own precision */
-    PIECE_PRODUCTS = 64 << 10, /* worth waking a thread for */
-    MOST_LAST = 4              /* rows whose vectors reach beyond a block */
+    MOST_K = 512,               /* of tall ones: a row group's elements of A stay in L1 */
+    LEAST_ROWS = 64,            /* of tall ones */
+    MOST_B = 512,               /* elements of a B that tiles of bf16 do not multiply faster */
+    PACKED_BYTES = 96 << 10,    /* of B, as it is packed: a part of L2 */
+    BLOCK_BYTES = 32 << 10,     /* of A and the result, between two epilogues: L1 */
+    TASK_BYTES = 64 << 10,      /* the same: what is worth waking a thread for */
+    MOST_SIDE = 256,            /* rows, and columns, of long ones */
+    MOST_SUMS = 17 << 10,       /* of a piece of those: a part of L2 */
+    LEAST_LONG_K = 513,         /* of long ones: several pieces */
+    TASK_PRODUCTS = 250 * 1000, /* multiplications that are as well */
+    MOST_LAST = 4               /* rows whose vectors reach beyond a block */
 };
 
 typedef struct ThinPanel { /* of B, or of the result */
@@ -31,14 +32,21 @@ typedef struct ThinPanel { /* of B, or of the result */
     int width, columns; /* lanes, and those of them that are columns */
 } ThinPanel;
 
-/* Full tiles, and at the end what it takes, which begins before the last tile's end: columns are
- * computed twice rather than lanes left empty. */
+/* Full tiles, and at the end what it takes. */
 static ThinPanel panel_at(const Gemm *gemm, int64_t number) {
-    int64_t full = gemm->type->columns, column = number * full, n = gemm->task.n, rest = n - column;
-    int64_t width = 4;
+    int64_t full = gemm->type->columns, column = number * full, rest = gemm->task.n - column;
+    int64_t width = GEMM_LEAST_WIDTH;
     while (width < full && width < rest) width *= 2;
-    if (n < width) return (ThinPanel){0, (int)width, (int)n};
-    return (ThinPanel){least(column, n - width), (int)width, (int)width};
+    return (ThinPanel){column, (int)width, (int)least(width, rest)};
+}
+
+/* The same where it begins before the last tile's end: columns are computed twice rather than lanes
+ * left empty, as far as there are so many. */
+static ThinPanel full_panel_at(const Gemm *gemm, int64_t number) {
+    ThinPanel panel = panel_at(gemm, number);
+    int64_t before = panel.width - panel.columns;
+    if (panel.column >= before) panel.column -= before, panel.columns = panel.width;
+    return panel;
 }
 
 static int64_t panels_of(const Gemm *gemm) { return divide_up(gemm->task.n, gemm->type->columns); }
@@ -60,14 +68,16 @@ bool gemm_fits_tall(const MatmulTask *task) {
            round_up(task->n, GEMM_MAX_WIDTH) * task->k * element <= PACKED_BYTES;
 }
 
-/* B as it is summed, column after column. */
-static void widen_b(const Gemm *gemm, float *wide) {
-    const MatmulTask *s = &gemm->task;
-    for (int64_t j = 0; j < s->n; j++)
-        for (int64_t k = 0; k < s->k; k++) {
-            int64_t at = s->b_offset + k * s->b_k + j * s->b_n;
-            gemm->convert(gemm->b + at * gemm->input_bytes, wide + j * s->k + k, 1);
-        }
+/* B as it is summed, row after row where its rows lie, else column after column. */
+static void widen_b(const Gemm *gemm, MatmulTask *s, float *wide) {
+    bool rows = s->b_n == 1;
+    int64_t lines = rows ? s->k : s->n, line = rows ? s->n : s->k;
+    int64_t next = rows ? s->b_k : s->b_n, step = rows ? 1 : s->b_k, run = step == 1 ? line : 1;
+    for (int64_t l = 0; l < lines; l++)
+        for (int64_t i = 0; i < line; i += run)
+            gemm->convert(gemm->b + (s->b_offset + l * next + i * step) * gemm->input_bytes,
+                          wide + l * line + i, run);
+    s->b_k = rows ? line : 1, s->b_n = rows ? 1 : line;
 }
 
 static bool pack_b(const TallJob *job) {
@@ -79,11 +89,11 @@ static bool pack_b(const TallJob *job) {
     if (gemm->convert) {
         wide = storage_new((size_t)(s.n * s.k) * gemm->element);
         if (!wide) return false;
-        widen_b(gemm, wide->data);
-        b = wide->data, s.b_k = 1, s.b_n = s.k;
+        widen_b(gemm, &s, wide->data);
+        b = wide->data;
     }
     for (int64_t i = 0; i < job->panels; i++) {
-        ThinPanel panel = panel_at(gemm, i);
+        ThinPanel panel = full_panel_at(gemm, i);
         gemm->type->pack(job->packed + i * gemm->type->columns * s.k * element,
                          b + panel.column * s.b_n * element, s.b_n, s.b_k, panel.columns,
                          panel.width, s.k);
@@ -100,10 +110,11 @@ static void multiply_rows(const TallJob *job, const char *a, int64_t a_m, int64_
     int64_t step = job->panels == 1 ? rows : gemm->type->thin_rows;
     for (int64_t r = 0; r < rows; r += step)
         for (int64_t i = 0; i < job->panels; i++) {
-            ThinPanel panel = panel_at(gemm, i);
+            ThinPanel panel = full_panel_at(gemm, i);
             gemm->type->thin(least(step, rows - r), k, a + r * a_m * element, a_m, a_k,
                              job->packed + i * gemm->type->columns * k * element, panel.width,
-                             panel.width, out + (r * stride + panel.column) * element, stride);
+                             panel.width, out + (r * stride + panel.column) * element, stride,
+                             false);
         }
 }
 
@@ -111,7 +122,7 @@ static void multiply_rows(const TallJob *job, const char *a, int64_t a_m, int64_
 static void multiply_block(const TallJob *job, const char *a, int64_t a_m, int64_t a_k,
                            int64_t rows, char *out) {
     int64_t n = job->gemm->task.n, element = (int64_t)job->gemm->element;
-    int64_t width = panel_at(job->gemm, job->panels - 1).width;
+    int64_t width = full_panel_at(job->gemm, job->panels - 1).width;
     int64_t last = n < width ? least(rows, divide_up(width, n) - 1) : 0, first = rows - last;
     multiply_rows(job, a, a_m, a_k, first, out, n);
     if (last == 0) return;
@@ -168,9 +179,9 @@ bool gemm_tall(const Gemm *gemm) {
     if (!packed) return false;
     job.packed = packed->data;
     bool done = pack_b(&job);
-    if (done)
-        parallel_for(divide_up(s->m, job.rows), divide_up(TASK_BYTES, job.rows * row_bytes),
-                     run_blocks, &job);
+    int64_t grain = least(divide_up(TASK_BYTES, job.rows * row_bytes),
+                          divide_up(TASK_PRODUCTS, job.rows * s->k * s->n));
+    if (done) parallel_for(divide_up(s->m, job.rows), grain, run_blocks, &job);
     storage_release(packed);
     return done && !atomic_load_explicit(gemm->failed, memory_order_relaxed);
 }
@@ -186,33 +197,53 @@ typedef struct LongJob {
 
 bool gemm_fits_long(const MatmulTask *task) {
     if (task->dtype != CB_F32 && task->dtype != CB_F64) return false;
-    return task->batch == 1 && task->m <= MOST_SUMS && task->n <= MOST_SUMS &&
-           task->k >= LEAST_LONG_K;
+    return task->batch == 1 && task->m <= MOST_SIDE && task->n <= MOST_SIDE &&
+           task->m * task->n <= MOST_SUMS && task->k >= LEAST_LONG_K;
 }
 
-/* Rows of B are read where they lie: in lanes behind the last column there are elements of the next
- * ones, as long as there are such. */
-static void run_piece(const LongJob *job, int64_t piece, char *packed) {
+/* Rows [from, from + count) of B, whose columns lie side by side, with the elements behind these in
+ * the lanes that are no columns: all but the last rows of B have such. */
+static int64_t rows_that_lie(const MatmulTask *s, const ThinPanel *panel, int64_t from,
+                             int64_t count) {
+    int64_t more = panel->width - panel->columns;
+    if (s->b_n != 1) return 0;
+    int64_t last = more == 0 ? 0 : s->b_k > 0 ? divide_up(more, s->b_k) : s->k;
+    return least(count, s->k - last > from ? s->k - last - from : 0);
+}
+
+/* One panel of k rows of a piece: B where it lies, and what does not packed. */
+static void run_panel(const LongJob *job, int64_t from, int64_t k, const ThinPanel *panel,
+                      char *packed) {
     const Gemm *gemm = job->gemm;
     const MatmulTask *s = &gemm->task;
-    int64_t element = (int64_t)gemm->element, from = piece * PIECE, k = least(PIECE, s->k - from);
-    int64_t behind = (s->k - from - k) * s->b_k; /* elements of B */
-    for (int64_t i = 0; i < panels_of(gemm); i++) {
-        ThinPanel panel = panel_at(gemm, i);
-        bool lies = s->b_n == 1 && behind >= panel.width - panel.columns;
-        const char *b = job->b + (from * s->b_k + panel.column * s->b_n) * element;
-        if (!lies) gemm->type->pack(packed, b, s->b_n, s->b_k, panel.columns, panel.width, k);
-        gemm->type->thin(s->m, k, job->a + from * s->a_k * element, s->a_m, s->a_k,
-                         lies ? b : packed, lies ? s->b_k : panel.width, panel.width,
-                         job->sums + (piece * s->m * job->stride + panel.column) * element,
-                         job->stride);
-    }
+    int64_t element = (int64_t)gemm->element, piece = from / GEMM_LONG_PIECE;
+    int64_t lie = rows_that_lie(s, panel, from, k);
+    bool add = from % GEMM_LONG_PIECE != 0;
+    const char *a = job->a + from * s->a_k * element;
+    const char *b = job->b + (from * s->b_k + panel->column * s->b_n) * element;
+    char *sums = job->sums + (piece * s->m * job->stride + panel->column) * element;
+    if (lie > 0)
+        gemm->type->thin(s->m, lie, a, s->a_m, s->a_k, b, s->b_k, panel->width, sums, job->stride,
+                         add);
+    if (lie == k) return;
+    gemm->type->pack(packed, b + lie * s->b_k * element, s->b_n, s->b_k, panel->columns,
+                     panel->width, k - lie);
+    gemm->type->thin(s->m, k - lie, a + lie * s->a_k * element, s->a_m, s->a_k, packed,
+                     panel->width, panel->width, sums, job->stride, add || lie > 0);
 }
 
 static void run_pieces(void *user, int64_t low, int64_t high) {
     const LongJob *job = user;
-    _Alignas(64) char packed[PIECE * GEMM_MAX_WIDTH * sizeof(float)]; /* f64 has half as many */
-    for (int64_t piece = low; piece < high; piece++) run_piece(job, piece, packed);
+    /* f64 has half as many */
+    _Alignas(64) char packed[GEMM_RUN_K * GEMM_MAX_WIDTH * sizeof(float)];
+    const MatmulTask *s = &job->gemm->task;
+    int64_t end = least(high * GEMM_LONG_PIECE, s->k), panels = panels_of(job->gemm);
+    int64_t run = panels == 1 && s->b_n == 1 && s->b_k > 0 ? GEMM_LONG_PIECE : GEMM_RUN_K;
+    for (int64_t k = low * GEMM_LONG_PIECE; k < end; k += run)
+        for (int64_t i = 0; i < panels; i++) {
+            ThinPanel panel = panel_at(job->gemm, i);
+            run_panel(job, k, least(run, end - k), &panel, packed);
+        }
 }
 
 #define ADD_PIECES(name, type)                                                                     \
@@ -220,8 +251,9 @@ static void run_pieces(void *user, int64_t low, int64_t high) {
         const MatmulTask *s = &job->gemm->task;                                                    \
         const type *row = (const type *)(const void *)job->sums;                                   \
         for (int64_t r = 0; r < s->m; r++, row += job->stride) {                                   \
-            double sum[MOST_SUMS] = {0};                                                           \
-            for (int64_t p = 0; p < job->pieces; p++)                                              \
+            double sum[MOST_SIDE];                                                                 \
+            for (int64_t j = 0; j < s->n; j++) sum[j] = (double)row[j];                            \
+            for (int64_t p = 1; p < job->pieces; p++)                                              \
                 for (int64_t j = 0; j < s->n; j++)                                                 \
                     sum[j] += (double)row[p * s->m * job->stride + j];                             \
             for (int64_t j = 0; j < s->n; j++) *out++ = (type)sum[j];                              \
@@ -233,13 +265,14 @@ ADD_PIECES(add_pieces_f64, double)
 bool gemm_long(const Gemm *gemm) {
     const MatmulTask *s = &gemm->task;
     int64_t element = (int64_t)gemm->element;
-    LongJob job = {.gemm = gemm, .pieces = divide_up(s->k, PIECE)};
+    LongJob job = {.gemm = gemm, .pieces = divide_up(s->k, GEMM_LONG_PIECE)};
     job.a = gemm->a + s->a_offset * element, job.b = gemm->b + s->b_offset * element;
     job.stride = round_up(s->n, GEMM_MAX_WIDTH);
     Storage *sums = storage_new((size_t)(job.pieces * s->m * job.stride * element));
     if (!sums) return false;
     job.sums = sums->data;
-    parallel_for(job.pieces, divide_up(PIECE_PRODUCTS, PIECE * s->m * s->n), run_pieces, &job);
+    parallel_for(job.pieces, divide_up(TASK_PRODUCTS, GEMM_LONG_PIECE * s->m * s->n), run_pieces,
+                 &job);
     if (element == sizeof(float))
         add_pieces_f32(&job, (float *)(void *)gemm->out);
     else

@@ -256,89 +256,83 @@ static void NAME(planes)(int64_t taps, const int64_t *offset, const void *weight
 
 #define THIN_OPEN(r) ThinRow c##r = {0};
 #define THIN_STEP(r) c##r += w * a[r * a_m];
-#define THIN_CLOSE(r) *(LooseThinRow *)(out + r * stride) = c##r;
+#define THIN_CLOSE(r)                                                                              \
+    {                                                                                              \
+        LooseThinRow *to = (LooseThinRow *)(out + r * stride);                                     \
+        if (add) c##r += *to;                                                                      \
+        *to = c##r;                                                                                \
+    }
 #define THIN_OF(name, type, loose, count)                                                          \
     static void NAME(name##_##count)(int64_t k, const ELEMENT *a, int64_t a_m, int64_t a_k,        \
-                                     const ELEMENT *b, int64_t b_k, ELEMENT *out,                  \
-                                     int64_t stride) {                                             \
+                                     const ELEMENT *b, int64_t b_k, ELEMENT *out, int64_t stride,  \
+                                     bool add) {                                                   \
         typedef type ThinRow;                                                                      \
         typedef loose LooseThinRow;                                                                \
         EACH_##count(THIN_OPEN);                                                                   \
         for (; k > 0; k--, a += a_k, b += b_k) {                                                   \
             ThinRow w = *(const LooseThinRow *)b;                                                  \
+            IN_REGISTER(w);                                                                        \
             EACH_##count(THIN_STEP);                                                               \
         }                                                                                          \
         EACH_##count(THIN_CLOSE);                                                                  \
     }
 #define THIN_FOUR(count) THIN_OF(thin_four, Four, LooseFour, count)
 #define THIN_LANES(count) THIN_OF(thin_lanes, Vector, Loose, count)
-EACH_THIN(THIN_FOUR)
-EACH_THIN(THIN_LANES)
+EACH_COUNT(THIN_FOUR)
+EACH_COUNT(THIN_LANES)
 #if VECTOR_BYTES == 64
 #define THIN_EIGHT(count) THIN_OF(thin_eight, Eight, LooseEight, count)
 #define THIN_EIGHT_NAME(count) NAME(thin_eight_##count),
-EACH_THIN(THIN_EIGHT)
+EACH_COUNT(THIN_EIGHT)
 #endif
 
 #define THIN_STEP_BOTH(r) c##r##_0 += w0 * a[r * a_m], c##r##_1 += w1 * a[r * a_m];
-#define THIN_CLOSE_BOTH(r)                                                                         \
-    ((Loose *)(out + r * stride))[0] = c##r##_0, ((Loose *)(out + r * stride))[1] = c##r##_1;
 #define THIN_COLUMNS(count)                                                                        \
     static void NAME(thin_columns_##count)(int64_t k, const ELEMENT *a, int64_t a_m, int64_t a_k,  \
-                                           const ELEMENT *b, int64_t b_k, ELEMENT *out,            \
-                                           int64_t stride) {                                       \
+                                           const ELEMENT *b, int64_t b_k, ELEMENT *c,              \
+                                           int64_t stride, bool add) {                             \
         EACH_##count(OPEN);                                                                        \
         for (; k > 0; k--, a += a_k, b += b_k) {                                                   \
             Vector w0 = ((const Loose *)b)[0], w1 = ((const Loose *)b)[1];                         \
+            IN_REGISTER(w0);                                                                       \
+            IN_REGISTER(w1);                                                                       \
             EACH_##count(THIN_STEP_BOTH);                                                          \
         }                                                                                          \
-        EACH_##count(THIN_CLOSE_BOTH);                                                             \
+        EACH_##count(CLOSE);                                                                       \
     }
 EACH_THIN(THIN_COLUMNS)
 
 typedef void NAME(Thin)(int64_t k, const ELEMENT *a, int64_t a_m, int64_t a_k, const ELEMENT *b,
-                        int64_t b_k, ELEMENT *out, int64_t stride);
+                        int64_t b_k, ELEMENT *out, int64_t stride, bool add);
 #define THIN_FOUR_NAME(count) NAME(thin_four_##count),
 #define THIN_LANES_NAME(count) NAME(thin_lanes_##count),
 #define THIN_COLUMNS_NAME(count) NAME(thin_columns_##count),
-static NAME(Thin) *const NAME(thin_four)[] = {EACH_THIN(THIN_FOUR_NAME)};
-static NAME(Thin) *const NAME(thin_lanes)[] = {EACH_THIN(THIN_LANES_NAME)};
+static NAME(Thin) *const NAME(thin_four)[] = {EACH_COUNT(THIN_FOUR_NAME)};
+static NAME(Thin) *const NAME(thin_lanes)[] = {EACH_COUNT(THIN_LANES_NAME)};
 static NAME(Thin) *const NAME(thin_columns)[] = {EACH_THIN(THIN_COLUMNS_NAME)};
 
 static NAME(Thin) *const *NAME(thin_of)(int width) {
     if (width == COLUMNS) return NAME(thin_columns);
     if (width == LANES) return NAME(thin_lanes);
 #if VECTOR_BYTES == 64
-    static NAME(Thin) *const eight[] = {EACH_THIN(THIN_EIGHT_NAME)};
+    static NAME(Thin) *const eight[] = {EACH_COUNT(THIN_EIGHT_NAME)};
     if (width == 8) return eight;
 #endif
     return NAME(thin_four);
 }
 
-/* The last two groups of rows are as large as each other: a row alone waits for its own sum. */
+/* Groups of rows are as large as each other: few sums wait for themselves. */
 static void NAME(thin)(int64_t rows, int64_t k, const void *a, int64_t a_m, int64_t a_k,
-                       const void *b, int64_t b_k, int width, void *out, int64_t stride) {
+                       const void *b, int64_t b_k, int width, void *out, int64_t stride,
+                       bool add) {
     NAME(Thin) *const *of = NAME(thin_of)(width);
     const ELEMENT *from = a;
     ELEMENT *to = out;
-    while (rows > 0) {
-        int64_t half = (rows + 1) / 2, most = half < THIN_ROWS ? half : THIN_ROWS;
-        int64_t each = rows <= THIN_ROWS ? rows : most;
-        of[each - 1](k, from, a_m, a_k, b, b_k, to, stride);
+    int64_t most = width == COLUMNS ? THIN_ROWS : TILE_ROWS;
+    for (int64_t groups = (rows + most - 1) / most; groups > 0; groups--) {
+        int64_t each = (rows + groups - 1) / groups;
+        of[each - 1](k, from, a_m, a_k, b, b_k, to, stride, add);
         rows -= each, from += each * a_m, to += each * stride;
-    }
-}
-
-/* ---- products of a few elements ---- */
-
-/* Columns as lanes; the last lanes may be columns for the second time. */
-static void NAME(small)(const MatmulTask *task, const void *a, const void *b, void *out) {
-    int64_t n = task->n, width = 4;
-    while (width < COLUMNS && 2 * width <= n) width *= 2;
-    for (int64_t next = 0; next < n; next += width) {
-        int64_t j = next + width <= n ? next : n - width;
-        NAME(thin)(task->m, task->k, a, task->a_m, task->a_k, (const ELEMENT *)b + j, task->b_k,
-                   (int)width, (ELEMENT *)out + j, n);
     }
 }
 
@@ -423,6 +417,24 @@ static void NAME(pack)(void *panel, const void *matrix, int64_t lane_stride, int
             for (int64_t i = 0; i < k; i++)
                 for (int j = lane; j < lanes; j++)
                     out[i * width + j] = in[j * lane_stride + i * k_stride];
+    }
+}
+
+/* ---- products of a few elements ---- */
+
+/* Columns as lanes; those that are not side by side are packed. */
+static void NAME(small)(const MatmulTask *task, const void *a, const void *b, void *out) {
+    ELEMENT packed[GEMM_SMALL_K * COLUMNS];
+    int64_t n = task->n;
+    for (int64_t next = 0, width; next < n; next += width) {
+        width = gemm_small_width(COLUMNS, n, n - next);
+        int64_t j = next + width <= n ? next : n - width;
+        const ELEMENT *from = (const ELEMENT *)b + j * task->b_n;
+        bool lies = task->b_n == 1;
+        if (!lies)
+            NAME(pack)(packed, from, task->b_n, task->b_k, (int)width, (int)width, task->k);
+        NAME(thin)(task->m, task->k, a, task->a_m, task->a_k, lies ? from : packed,
+                   lies ? task->b_k : width, (int)width, (ELEMENT *)out + j, n, false);
     }
 }
 
@@ -555,7 +567,6 @@ static void NAME(sweep)(int64_t k, int64_t columns, const void *vector, const vo
 #undef THIN_EIGHT
 #undef THIN_EIGHT_NAME
 #undef THIN_STEP_BOTH
-#undef THIN_CLOSE_BOTH
 #undef THIN_COLUMNS
 #undef THIN_FOUR_NAME
 #undef THIN_LANES_NAME

@@ -136,7 +136,8 @@ bool gemm_fits_turned(const MatmulTask *task) {
  * took 9.8. */
 MethodCost gemm_turned_cost(const MatmulTask *task, bool constant) {
     bool stays = task->m * task->k * (int64_t)cb_dtype_size(task->dtype) < A_BYTES;
-    return (MethodCost){!stays || (constant && gemm_copies(task)) ? INFINITY : 0, 1};
+    bool panels = !stays || (constant && gemm_copies(task));
+    return gemm_cost_of(panels ? INFINITY : gemm_turned_cycles(task));
 }
 
 bool gemm_turned(const Gemm *gemm) {

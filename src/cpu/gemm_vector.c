@@ -5,18 +5,21 @@
 #include "base/parallel.h"
 #include "base/round.h"
 #include "cpu/gemm_internal.h"
+#include <math.h>
 #include <string.h>
 
 enum {
     DOT_COLUMNS = 64,
     DOT_TOGETHER = 4, /* columns that share a vector's elements, and stay in L1 for the next one */
-    SWEEP_COLUMNS = 1024,
-    MOST_VECTORS = 6,   /* more take less time from a packed matrix */
-    PIECE = 32 * 1024,  /* elements of a long sum that a thread takes */
-    FEW_SUMS = 8,       /* more are tasks enough by themselves */
+    SWEEP_COLUMNS = 1024, /* a task's sums are in L1 ... */
+    LEAST_COLUMNS = 128,  /* ... and its part of a row is some lines of the cache */
+    MOST_VECTORS = 6,     /* more take less time from a packed matrix */
+    PIECE = 32 * 1024,    /* elements of a long sum that a thread takes */
+    FEW_SUMS = 8,         /* more are tasks enough by themselves */
     WIDE_ROOM = 4096,   /* f32 that a piece of a matrix of halves is widened to: they stay in L1 */
     WIDE_COLUMNS = 256, /* sums of rows that such a piece has */
-    LEAST_K = 64,       /* of several vectors: shorter sums spend their time on their ends */
+    NEAR_BYTES = 32 << 10, /* of columns that L1 has for the next vector */
+    LEAST_K = 64,          /* of several vectors: shorter sums spend their time on their ends */
     TASK_BYTES = 64 * 1024 /* of the matrix: what is worth waking a thread for */
 };
 
@@ -37,6 +40,13 @@ static bool matrix_is_a(const MatmulTask *task) {
     return a_is_dot && (task->n < task->m || !b_is_dot);
 }
 
+/* Of a task: no sum depends on where columns are cut, so every thread gets some. */
+static int64_t sweep_columns(const Gemm *gemm, int64_t columns) {
+    int64_t parts = least(divide_up(gemm->threads, gemm->task.batch > 0 ? gemm->task.batch : 1),
+                          divide_up(columns, LEAST_COLUMNS));
+    return parts > 1 ? least(SWEEP_COLUMNS, divide_up(columns, parts)) : SWEEP_COLUMNS;
+}
+
 static VectorJob describe(const Gemm *gemm) {
     const MatmulTask *s = &gemm->task;
     VectorJob job = {.gemm = gemm, .swapped = matrix_is_a(s), .k = s->k};
@@ -47,7 +57,7 @@ static VectorJob describe(const Gemm *gemm) {
         job.vectors = s->m, job.columns = s->n, job.w_k = s->b_k, job.w_j = s->b_n;
         job.x_stride = s->a_k, job.x_step = s->a_m, job.y_stride = 1, job.y_step = s->n;
     }
-    job.block = job.w_k == 1 ? DOT_COLUMNS : SWEEP_COLUMNS;
+    job.block = job.w_k == 1 ? DOT_COLUMNS : sweep_columns(gemm, job.columns);
     job.blocks = divide_up(job.columns, job.block);
     return job;
 }
@@ -61,6 +71,28 @@ bool gemm_fits_vector(const MatmulTask *task) {
     if (job.vectors == 1) return job.w_k == 1 || job.w_j == 1;
     return !task->reduced && !dtype_is_half(task->dtype) && job.vectors <= MOST_VECTORS &&
            job.w_k == 1 && job.k >= LEAST_K;
+}
+
+/* Dot products of four columns at a time read each element of these once; sums of eight rows at a
+ * time read and write what they add to. Ends of rows go element by element. */
+double gemm_vector_cycles(const MatmulTask *task) {
+    static const double begin = 100, fold = 35, end = 14;
+    const GemmType *type = gemm_choose(task->dtype, false, false).type;
+    VectorJob job = describe(&(Gemm){.task = *task, .threads = 1});
+    double lanes = (double)type->columns / 2, k = (double)job.k, item = begin;
+    bool near = job.vectors == 1 ||
+                DOT_TOGETHER * job.k * (int64_t)cb_dtype_size(task->dtype) <= NEAR_BYTES;
+    double step = near ? 8 : 16;
+    if (job.x_stride != 1) item += (double)job.vectors * k;
+    if (job.w_k == 1) {
+        double columns = (double)(job.columns / DOT_TOGETHER + job.columns % DOT_TOGETHER);
+        item += (double)job.vectors * columns * (k / (2 * lanes) * step + fold);
+    } else {
+        double whole = floor((double)job.columns / lanes),
+               rest = (double)job.columns - whole * lanes;
+        item += k / 8 * (whole * step + rest * end + begin / 8);
+    }
+    return (double)task->batch * item;
 }
 
 bool gemm_vector_wants_panels(const MatmulTask *task) {

@@ -68,7 +68,7 @@ static bool layout_convolution(const Task *task, int variant, Buffer *out) {
 
 /* ---- providers ---- */
 
-/* They are asked by name or by measuring alone: no published benchmark was faster with one. */
+/* They are asked by name or by measuring alone: few published benchmarks are faster with one. */
 static MethodCost cost_of_provider(const Task *task, int variant, bool constant) {
     (void)task, (void)variant, (void)constant;
     return (MethodCost){INFINITY, 1};

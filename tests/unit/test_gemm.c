@@ -273,15 +273,34 @@ static void small_items(void **state) {
         for (int i = 0; i < 16; i++) {
             Case c = {.dtype = i & 1 ? CB_F32 : CB_F64, .batch = i & 2 ? 2 : 301};
             c.m = size[s][0], c.n = size[s][1], c.k = size[s][2];
-            c.a_turned = (i & 4) != 0, c.b_turned = c.n < 4 && (i & 4),
-            c.spread = c.n < 4 && (i & 8) ? 2 : 1;
+            c.a_turned = c.b_turned = (i & 4) != 0, c.spread = i & 8 ? 2 : 1;
             MatmulTask task = task_of(&c);
-            assert_int_equal(method_of(&task, false), GEMM_SMALL);
+            assert_true(gemm_fits(&task, GEMM_SMALL));
             run_case(&c);
         }
-    Case large = {.dtype = CB_F32, .batch = 9, .m = 17, .n = 16, .k = 16, .spread = 1};
-    MatmulTask task = task_of(&large);
-    assert_int_not_equal(method_of(&task, false), GEMM_SMALL);
+}
+
+/* One item is work for one thread; of many each may be more. Columns that are apart are packed, and
+ * few ones are for items of a few products alone. */
+static void what_is_small(void **state) {
+    (void)state;
+    static const struct {
+        int64_t batch, m, n, k;
+        bool b_turned, fits;
+    } size[] = {{1, 16, 32, 16, true, true},   {1, 60, 60, 60, false, true},
+                {1, 65, 62, 63, false, false}, {8, 100, 100, 100, false, true},
+                {7, 64, 64, 64, false, false}, {8, 110, 110, 110, false, false},
+                {2, 30, 30, 256, true, true},  {2, 30, 30, 257, true, false},
+                {2, 30, 30, 257, false, true}, {2, 2, 129, 128, false, false},
+                {2, 60, 3, 22, false, true},   {2, 60, 3, 23, false, false},
+                {1, 9, 3, 9, false, false}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
+        Case c = {.dtype = CB_F32, .batch = size[s].batch, .m = size[s].m, .n = size[s].n};
+        c.k = size[s].k, c.b_turned = size[s].b_turned, c.spread = 1;
+        MatmulTask task = task_of(&c);
+        assert_int_equal(gemm_fits(&task, GEMM_SMALL), size[s].fits);
+        if (c.batch < 8) run_case(&c);
+    }
 }
 
 /* Three rows times W as it lies: nothing is packed, nor is memory taken for it. */
@@ -458,13 +477,17 @@ static void epilogue_visits_each_element_once(void **state) {
         void *buffer[] = {out, visits};
         Launch launch = {
             .function = twice_plus_one, .form = FORM_TILE, .outer_size = count, .split = 1};
-        assert_true(run_own(&task, &(Operands){.in = {a, b}, .out = plain}));
         Operands operands = {.in = {a, b}, .out = out};
         operands.epilogue = &launch, operands.epilogue_buffer = buffer;
-        assert_true(run_own(&task, &operands));
-        for (int64_t i = 0; i < count; i++) {
-            assert_int_equal(visits[i], 1);
-            assert_true(out[i] == plain[i] * 2 + 1);
+        for (GemmMethod method = 0; method <= GEMM_PANELS; method++) {
+            if (!gemm_fits(&task, method)) continue;
+            memset(visits, 0, (size_t)count);
+            assert_true(gemm_run(&task, method, &(Operands){.in = {a, b}, .out = plain}));
+            assert_true(gemm_run(&task, method, &operands));
+            for (int64_t i = 0; i < count; i++) {
+                assert_int_equal(visits[i], 1);
+                assert_true(out[i] == plain[i] * 2 + 1);
+            }
         }
         free(a), free(b), free(out), free(plain), free(visits);
     }
@@ -514,6 +537,7 @@ int main(void) {
         cmocka_unit_test(vectors_of_halves),
         cmocka_unit_test(long_sums),
         cmocka_unit_test(small_items),
+        cmocka_unit_test(what_is_small),
         cmocka_unit_test(a_few_vectors_take_no_memory),
         cmocka_unit_test(a_few_vectors),
         cmocka_unit_test(integers_wrap_to_their_bits),

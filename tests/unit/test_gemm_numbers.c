@@ -39,7 +39,8 @@ static void turned(void **state) {
         cb_set_threads(0);
         free(a), free(b), free(panels), free(out);
     }
-    MatmulTask task = {.dtype = CB_F32, .batch = 1, .m = 40, .n = 64, .k = 64, .b_k = 1};
+    MatmulTask task = {.dtype = CB_F32, .batch = 1, .m = 40, .n = 640, .k = 640, .b_k = 1};
+    task.a_k = 1, task.a_m = task.b_n = 640;
     assert_true(gemm_fits(&task, GEMM_TURNED));
     assert_int_equal(method_of(&task, false), GEMM_TURNED);
     assert_int_not_equal(method_of(&task, true), GEMM_TURNED); /* from panels */
@@ -59,7 +60,8 @@ static void turned(void **state) {
 static void threads_do_not_change_a_bit(void **state) {
     static const int64_t size[][3] = {{150, 170, 1100}, {1, 3000, 300}, {40, 700, 600},
                                       {700, 40, 600},   {20000, 5, 3},  {900, 70, 17},
-                                      {3, 3, 30000},    {31, 32, 2051}};
+                                      {3, 3, 30000},    {31, 32, 2051}, {6, 900, 300},
+                                      {120, 90, 2000},  {70, 300, 100}};
     for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
         Case c = {CB_F32, 1, size[s][0], size[s][1], size[s][2], false, false, 1, false, false};
         MatmulTask task = task_of(&c);

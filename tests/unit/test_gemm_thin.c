@@ -1,5 +1,6 @@
 /* Thin products (cpu/gemm_thin.c): many rows of few elements, and few sums of many products, in
- * every dtype and layout, by one thread and by three. The elements are small integers. */
+ * every dtype and layout, by one thread and by three; a few rows times rows as they lie
+ * (cpu/gemm_swept.c); and which sizes are whose. The elements are small integers. */
 #include "fixture.h"
 
 #include "products.h"
@@ -65,26 +66,73 @@ static void long_and_few(void **state) {
         }
 }
 
-/* A weight of bf16 is multiplied by the tiles that are made for it where it is large enough. */
+/* What is read where it lies, and what is worth packing. */
+static void methods_of_sizes(void **state) {
+    (void)state;
+    static const struct {
+        int64_t batch, m, n, k;
+        bool b_turned, constant;
+        GemmMethod method;
+    } size[] = {{1, 2000, 5, 33, false, false, GEMM_TALL},
+                {1, 2000, 5, 33, false, true, GEMM_TALL},
+                {1, 63, 24, 2000, false, false, GEMM_LONG},
+                {1, 16, 16, 1001, true, false, GEMM_LONG},
+                {1, 2, 1003, 1001, false, false, GEMM_SWEPT},
+                {1, 8, 1003, 1001, false, false, GEMM_SWEPT},
+                {1, 8, 1003, 1001, false, true, GEMM_PANELS},
+                {1, 8, 1003, 1001, true, true, GEMM_PANELS},
+                {1, 8, 1003, 1001, true, false, GEMM_TURNED},
+                {1, 300, 300, 300, false, false, GEMM_PANELS},
+                {1, 2000, 200, 64, false, false, GEMM_PANELS},
+                {65, 16, 16, 32, false, false, GEMM_SMALL},
+                {1, 16, 16, 32, false, false, GEMM_SMALL}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
+        Case c = {.dtype = CB_F32, .batch = size[s].batch, .m = size[s].m, .n = size[s].n};
+        c.k = size[s].k, c.b_turned = size[s].b_turned, c.spread = 1;
+        MatmulTask task = task_of(&c);
+        assert_int_equal(method_of(&task, size[s].constant), size[s].method);
+    }
+}
+
+/* What each of them takes at the most, or at the least. */
 static void others_are_not_thin(void **state) {
     (void)state;
-    Case c = {CB_F32, 1, 64, 24, 32, false, false, 1, false, false};
-    MatmulTask task = task_of(&c);
-    assert_int_equal(method_of(&task, false), GEMM_TALL);
-    assert_int_equal(method_of(&task, true), GEMM_TALL);
-    task.k = 33;
-    assert_false(gemm_fits(&task, GEMM_TALL));
-    task.k = 32, task.m = 63;
-    assert_false(gemm_fits(&task, GEMM_TALL));
-    task.m = 64, task.n = 4000;
-    assert_false(gemm_fits(&task, GEMM_TALL));
-    Case few = {CB_F32, 1, 32, 32, 1024, false, false, 1, false, false};
-    task = task_of(&few);
-    assert_int_equal(method_of(&task, false), GEMM_LONG);
-    task.m = 33;
-    assert_false(gemm_fits(&task, GEMM_LONG));
-    task.m = 32, task.k = 1023;
-    assert_false(gemm_fits(&task, GEMM_LONG));
+    static const struct {
+        int64_t m, n, k;
+        GemmMethod method;
+        bool fits;
+    } size[] = {{64, 24, 512, GEMM_TALL, true},   {64, 24, 513, GEMM_TALL, false},
+                {63, 24, 512, GEMM_TALL, false},  {64, 4000, 32, GEMM_TALL, false},
+                {128, 128, 513, GEMM_LONG, true}, {128, 128, 512, GEMM_LONG, false},
+                {257, 24, 513, GEMM_LONG, false}, {24, 257, 513, GEMM_LONG, false},
+                {256, 68, 513, GEMM_LONG, true},  {256, 69, 513, GEMM_LONG, false},
+                {64, 32, 40, GEMM_SWEPT, true},   {65, 32, 40, GEMM_SWEPT, false},
+                {1, 32, 40, GEMM_SWEPT, false},   {2, 31, 40, GEMM_SWEPT, false}};
+    for (size_t s = 0; s < sizeof size / sizeof *size; s++) {
+        Case c = {.dtype = CB_F32, .batch = 1, .m = size[s].m, .n = size[s].n, .k = size[s].k};
+        c.spread = 1;
+        MatmulTask task = task_of(&c);
+        assert_int_equal(gemm_fits(&task, size[s].method), size[s].fits);
+        task.b_n = 2;
+        if (size[s].method == GEMM_SWEPT) assert_false(gemm_fits(&task, GEMM_SWEPT));
+    }
+}
+
+/* Few rows of several items; columns cut for one thread and for many, which changes no bit. */
+static void swept(void **state) {
+    (void)state;
+    static const int64_t size[][4] = {
+        {1, 2, 1003, 65}, {3, 5, 33, 40}, {1, 64, 257, 31}, {1, 17, 300, 100}, {2, 9, 160, 64}};
+    for (size_t s = 0; s < 2 * sizeof size / sizeof *size; s++) {
+        const int64_t *z = size[s / 2];
+        Case c = {.dtype = s % 2 ? CB_F32 : CB_F64, .batch = z[0], .spread = 1};
+        c.m = z[1], c.n = z[2], c.k = z[3], c.a_turned = s % 3 == 0;
+        for (int threads = 1; threads <= 8; threads += 7) {
+            cb_set_threads(threads);
+            run_case(&c);
+        }
+    }
+    cb_set_threads(0);
 }
 
 /* The elements end where the memory does: lanes behind the last column of B are not read there, nor
@@ -125,7 +173,9 @@ int main(void) {
         cmocka_unit_test(tall),
         cmocka_unit_test(parts_of_rows),
         cmocka_unit_test(long_and_few),
+        cmocka_unit_test(methods_of_sizes),
         cmocka_unit_test(others_are_not_thin),
+        cmocka_unit_test(swept),
         cmocka_unit_test(nothing_behind_the_end_is_touched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
