@@ -116,6 +116,8 @@ static size_t put_default(char *out, size_t bytes, const Param *param) {
             param->default_int < 0 ? "same" : cb_dtype_name((cb_dtype)param->default_int);
         return (size_t)snprintf(out, bytes, "=%s", name);
     }
+    case PARAM_REDUCTION:
+        return (size_t)snprintf(out, bytes, "=%s", text_of_reduction(param->default_int));
     case PARAM_DIMS:
         if (param->default_int == 1)
             return (size_t)snprintf(out, bytes, "=%lld", (long long)param->default_at);
@@ -258,11 +260,16 @@ static void print_page(void) {
 }
 
 static const char *type_name(const Param *param) {
-    static const char *const names[] = {
-        [PARAM_TENSOR] = "a tensor", [PARAM_OPTIONAL_TENSOR] = "a tensor, or NULL",
-        [PARAM_INT] = "an integer",  [PARAM_BOOL] = "true or false",
-        [PARAM_FLOAT] = "a number",  [PARAM_NUMBER] = "a number of either kind",
-        [PARAM_DTYPE] = "a dtype",   [PARAM_DIMS] = "dimensions, cb_dims(...) or a number"};
+    static const char *const names[] = {[PARAM_TENSOR] = "a tensor",
+                                        [PARAM_OPTIONAL_TENSOR] = "a tensor, or NULL",
+                                        [PARAM_INT] = "an integer",
+                                        [PARAM_BOOL] = "true or false",
+                                        [PARAM_FLOAT] = "a number",
+                                        [PARAM_NUMBER] = "a number of either kind",
+                                        [PARAM_DTYPE] = "a dtype",
+                                        [PARAM_DIMS] = "dimensions, cb_dims(...) or a number",
+                                        [PARAM_REDUCTION] =
+                                            "CB_REDUCE_NONE, CB_REDUCE_MEAN or CB_REDUCE_SUM"};
     bool known = (size_t)param->type < sizeof names / sizeof *names && names[param->type];
     return known ? names[param->type] : "a list of numbers";
 }

@@ -77,9 +77,6 @@ typedef enum __attribute__((packed)) cb_dtype {
 #define CB_F32 ((cb_dtype)CB_F32)
 #define CB_F64 ((cb_dtype)CB_F64)
 #define CB_SAME ((cb_dtype)CB_SAME)
-#define cb_only_dtype(d) _Generic((d), cb_dtype: (d))
-#else
-#define cb_only_dtype(d) (d)
 #endif
 
 CB_API const char *cb_dtype_name(cb_dtype dtype); /* "f32"; the FX abbreviations */
@@ -312,10 +309,41 @@ static inline int64_t cb_integer_same(int64_t i) { return i; }
  * a text, a tensor or a float where a bool does: cb_gelu(x, "tanh"). In C an int8_t is of its type,
  * and is to be converted. */
 static inline bool cb_flag_same(bool b) { return b; }
-cb_operand cb_no_number_but_a_dtype(cb_dim_list); /* nowhere defined: takes nothing that is given */
+static inline cb_dtype cb_dtype_same(cb_dtype dtype) { return dtype; }
+static inline double cb_float_same(double d) { return d; }
+#ifndef __cplusplus
+/* What else is given is an argument of these, which are nowhere defined and take nothing, so that
+ * the error has a name. */
+#define CB_BELONGS(result, what)                                                                   \
+    typedef struct cb_only_##what {                                                                \
+        char unused;                                                                               \
+    } cb_only_##what;                                                                              \
+    result cb_here_belongs_##what(cb_only_##what);
+CB_BELONGS(cb_dtype, a_dtype)
+CB_BELONGS(int64_t, an_integer)
+CB_BELONGS(int64_t, a_reduction)
+CB_BELONGS(bool, a_bool)
+CB_BELONGS(double, a_number)
+CB_BELONGS(cb_operand, a_tensor_or_number)
+CB_BELONGS(cb_dim_list, a_number_or_cb_dims)
+CB_BELONGS(cb_float_list, a_number_or_cb_floats)
+#undef CB_BELONGS
+#endif
 /* How losses reduce what they compute for every element: PyTorch's reduction="none", "mean" and
- * "sum", and "batchmean", which kl_div has alone: the sum, divided by the first size. */
-enum { CB_REDUCE_NONE, CB_REDUCE_MEAN, CB_REDUCE_SUM, CB_REDUCE_BATCHMEAN };
+ * "sum", and "batchmean", which kl_div has alone: the sum, divided by the first size. These have a
+ * type of their own, as dtypes do, so that one in the place of another number does not compile:
+ * cb_cross_entropy(x, y, NULL, CB_REDUCE_SUM), where the fourth argument is the class to ignore.
+ * Where a reduction belongs, any integer is taken, as a choice of two of them is. */
+typedef enum __attribute__((packed)) cb_reduction {
+    CB_REDUCE_NONE, CB_REDUCE_MEAN, CB_REDUCE_SUM, CB_REDUCE_BATCHMEAN,
+    CB_REDUCE_REFUSED = -1 /* by every loss; without it the type would be that of a small number */
+} cb_reduction;
+#ifndef __cplusplus
+#define CB_REDUCE_NONE ((cb_reduction)CB_REDUCE_NONE)
+#define CB_REDUCE_MEAN ((cb_reduction)CB_REDUCE_MEAN)
+#define CB_REDUCE_SUM ((cb_reduction)CB_REDUCE_SUM)
+#define CB_REDUCE_BATCHMEAN ((cb_reduction)CB_REDUCE_BATCHMEAN)
+#endif
 
 /* The padding of a convolution by name: "same" or "valid". A name is taken where padding is. */
 CB_API cb_dim_list cb_padding(const char *name);
@@ -328,17 +356,31 @@ static inline cb_operand cb_operand_of(double f) { return cb_operand_float(f); }
 static inline cb_operand cb_operand_of(float f) { return cb_operand_float(f); }
 static inline cb_operand cb_operand_of(bool b) { return cb_operand_bool(b); }
 cb_operand cb_operand_of(cb_dtype) = delete;
+cb_operand cb_operand_of(cb_reduction) = delete;
 template <typename T> cb_operand cb_operand_of(T *) = delete; /* which would be a bool */
 static inline bool cb_flag_of(bool b) { return b; }
 bool cb_flag_of(cb_dtype) = delete;
+bool cb_flag_of(cb_reduction) = delete;
+static inline double cb_float_of(double d) { return d; }
+double cb_float_of(cb_dtype) = delete;
+double cb_float_of(cb_reduction) = delete;
+cb_float_list cb_floats_of(cb_dtype) = delete;
+cb_float_list cb_floats_of(cb_reduction) = delete;
 template <typename T> bool cb_flag_of(T *) = delete;
 bool cb_flag_of(double) = delete;
 bool cb_flag_of(float) = delete;
 int64_t cb_integer_of(cb_dtype) = delete;
+int64_t cb_integer_of(cb_reduction) = delete;
+static inline int64_t cb_reduction_of(cb_reduction r) { return r; }
+int64_t cb_reduction_of(cb_dtype) = delete;
+int64_t cb_reduction_of(double) = delete;
+int64_t cb_reduction_of(float) = delete;
 static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
 cb_dim_list cb_dims_of(cb_dtype) = delete;
+cb_dim_list cb_dims_of(cb_reduction) = delete;
 cb_dim_list cb_dims_of(bool) = delete;
 int64_t cb_size_of(cb_dtype) = delete;
+int64_t cb_size_of(cb_reduction) = delete;
 int64_t cb_size_of(bool) = delete;
 int64_t cb_size_of(double) = delete;
 int64_t cb_size_of(float) = delete;
@@ -351,6 +393,7 @@ static inline cb_operand cb_operand_unsigned(unsigned long long i) {
 #define CB_OF_INTEGER(type, as_int64, operand)                                                     \
     static inline int64_t cb_integer_of(type i) { return as_int64; }                               \
     static inline int64_t cb_size_of(type i) { return as_int64; }                                  \
+    static inline int64_t cb_reduction_of(type i) { return as_int64; }                             \
     static inline cb_operand cb_operand_of(type i) { return operand(i); }                          \
     static inline cb_dim_list cb_dims_of(type i) { return cb_dims_one(as_int64); }
 CB_OF_INTEGER(int, i, cb_operand_int)
@@ -375,6 +418,7 @@ static inline cb_dim_list cb_all_dims() {
     cb_dim_list l = {-1, {0}};
     return l;
 }
+#define cb_only_dtype(d) (d)
 #define CB_ALL cb_all_dims()
 #define CB_NO_DIMS (cb_dim_list())
 #define CB_NO_FLOATS (cb_float_list())
@@ -403,7 +447,8 @@ static inline cb_dim_list cb_dims_unsigned(unsigned long long d) { return cb_dim
         double: cb_operand_float,                                                                  \
         bool: cb_operand_bool,                                                                     \
         char: cb_operand_int,                                                                      \
-        cb_dtype: cb_no_number_but_a_dtype,                                                        \
+        cb_dtype: cb_here_belongs_a_tensor_or_number,                                              \
+        cb_reduction: cb_here_belongs_a_tensor_or_number,                                          \
         unsigned char: cb_operand_int,                                                             \
         short: cb_operand_int,                                                                     \
         unsigned short: cb_operand_int,                                                            \
@@ -427,16 +472,37 @@ static inline cb_dim_list cb_dims_unsigned(unsigned long long d) { return cb_dim
         long: cb_dims_one,                                                                         \
         unsigned long: cb_dims_unsigned,                                                           \
         long long: cb_dims_one,                                                                    \
-        unsigned long long: cb_dims_unsigned)(d)
+        unsigned long long: cb_dims_unsigned,                                                      \
+        default: cb_here_belongs_a_number_or_cb_dims)(d)
 /* One function of every integer type, and of bool; one of those that int64_t does not hold. */
 #define CB_INTEGERS(f, of_unsigned)                                                                \
     bool: f, char: f, unsigned char: f, short: f, unsigned short: f, int: f, unsigned: f, long: f, \
     unsigned long: of_unsigned, long long: f, unsigned long long: of_unsigned
 #define cb_integer_of(i)                                                                           \
-    _Generic((i), CB_INTEGERS(cb_integer_same, cb_integer_unsigned))(i)
-#define cb_flag_of(b) _Generic((b), CB_INTEGERS(cb_flag_same, cb_flag_same))(b)
+    _Generic((i),                                                                                  \
+        CB_INTEGERS(cb_integer_same, cb_integer_unsigned),                                         \
+        default: cb_here_belongs_an_integer)(i)
+#define cb_reduction_of(r)                                                                         \
+    _Generic((r),                                                                                  \
+        cb_reduction: cb_integer_same,                                                             \
+        CB_INTEGERS(cb_integer_same, cb_integer_unsigned),                                         \
+        default: cb_here_belongs_a_reduction)(r)
+#define cb_flag_of(b)                                                                              \
+    _Generic((b), CB_INTEGERS(cb_flag_same, cb_flag_same), default: cb_here_belongs_a_bool)(b)
+/* Anything that C converts to a number, and neither a dtype nor a reduction. */
+#define cb_float_of(d)                                                                             \
+    _Generic((d),                                                                                  \
+        cb_dtype: cb_here_belongs_a_number,                                                        \
+        cb_reduction: cb_here_belongs_a_number,                                                    \
+        default: cb_float_same)(d)
 #define cb_floats_of(d)                                                                            \
-    _Generic((d), cb_float_list: cb_floats_same, default: cb_floats_one)(d)
+    _Generic((d),                                                                                  \
+        cb_float_list: cb_floats_same,                                                             \
+        cb_dtype: cb_here_belongs_a_number_or_cb_floats,                                           \
+        cb_reduction: cb_here_belongs_a_number_or_cb_floats,                                       \
+        default: cb_floats_one)(d)
+#define cb_only_dtype(d)                                                                           \
+    _Generic((d), cb_dtype: cb_dtype_same, default: cb_here_belongs_a_dtype)(d)
 /* Each is an integer, and neither a bool nor a dtype: 0 is added to it, or nothing compiles. The
  * conversion is written for size_t, as in cb_dims_unsigned. A list of nine sizes is an error. */
 #define CB_SIZE(d)                                                                                 \

@@ -33,6 +33,7 @@ refuses 'VIEW(v, ".v", "x, x:int", CODE)' 'op v: two parameters are named x'
 refuses 'VIEW(v, ".v", "x, dim:int=one", CODE)' "op v: 'one' is no integer"
 refuses 'VIEW(v, ".v", "x, dim:dims=some", CODE)' "op v: the default of dims is 'all', 'none' or an integer, not 'some'"
 refuses 'VIEW(v, ".v", "x, y:dtype=f31", CODE)' "op v: 'f31' is no dtype"
+refuses 'VIEW(v, ".v", "x, y:reduction=most", CODE)' "op v: 'most' is no reduction"
 refuses 'VIEW(v, ".v", "x, y:dtype=u24, z:dtype=f31", CODE)' "op v: 'f31' is no dtype" # one of dtype.def is
 refuses 'VIEW(v, ".v", "a:dims, b:dims, c:dims, d:dims, e:dims, f:dims", CODE)' 'op v: attributes take more than'
 refuses 'VIEW(v, ".v", "", CODE)' "op v: '' is no name"

@@ -9,10 +9,11 @@ enum { MAX_PARAMS = 11, MAX_OP_PARAMS = 11, MAX_TENSORS = 8, MAX_WORDS = 47 };
 enum { LIST_WORDS = 9, NUMBER_WORDS = 2, NAME_SIZE = 32 };
 
 /* TEXT: a C string; not an attribute, so layers alone have it. */
-typedef enum Type { TENSOR, OPTIONAL, INT, FLOAT, BOOL, DTYPE, DIMS, FLOATS, NUMBER, TEXT, TYPE_COUNT } Type;
+typedef enum Type { TENSOR, OPTIONAL, INT, FLOAT, BOOL, DTYPE, DIMS, FLOATS, NUMBER, REDUCTION, TEXT, TYPE_COUNT } Type;
 
 typedef struct TypeInfo {
     const char *name, *c_type, *param;
+    const char *wrap; /* what the public macros give an argument to; "": nothing */
 } TypeInfo;
 extern const TypeInfo type_info[TYPE_COUNT];
 

@@ -12,16 +12,17 @@
 #include <string.h>
 
 const TypeInfo type_info[TYPE_COUNT] = {
-    [TENSOR] = {"tensor", "cb_tensor *", "PARAM_TENSOR"},
-    [OPTIONAL] = {"tensor", "cb_tensor *", "PARAM_OPTIONAL_TENSOR"},
-    [INT] = {"int", "int64_t ", "PARAM_INT"},
-    [FLOAT] = {"float", "double ", "PARAM_FLOAT"},
-    [BOOL] = {"bool", "bool ", "PARAM_BOOL"},
-    [DTYPE] = {"dtype", "cb_dtype ", "PARAM_DTYPE"},
-    [DIMS] = {"dims", "cb_dim_list ", "PARAM_DIMS"},
-    [FLOATS] = {"floats", "cb_float_list ", "PARAM_FLOATS"},
-    [NUMBER] = {"number", "cb_operand ", "PARAM_NUMBER"},
-    [TEXT] = {"text", "const char *", NULL},
+    [TENSOR] = {"tensor", "cb_tensor *", "PARAM_TENSOR", ""},
+    [OPTIONAL] = {"tensor", "cb_tensor *", "PARAM_OPTIONAL_TENSOR", ""},
+    [INT] = {"int", "int64_t ", "PARAM_INT", "cb_integer_of"},
+    [FLOAT] = {"float", "double ", "PARAM_FLOAT", "cb_float_of"},
+    [BOOL] = {"bool", "bool ", "PARAM_BOOL", "cb_flag_of"},
+    [DTYPE] = {"dtype", "cb_dtype ", "PARAM_DTYPE", "cb_only_dtype"},
+    [DIMS] = {"dims", "cb_dim_list ", "PARAM_DIMS", "cb_dims_of"},
+    [FLOATS] = {"floats", "cb_float_list ", "PARAM_FLOATS", "cb_floats_of"},
+    [NUMBER] = {"number", "cb_operand ", "PARAM_NUMBER", "cb_operand_of"},
+    [REDUCTION] = {"reduction", "int64_t ", "PARAM_REDUCTION", "cb_reduction_of"},
+    [TEXT] = {"text", "const char *", NULL, ""},
 };
 
 void schema_refuse(const Schema *schema, const char *format, ...) {
@@ -63,7 +64,8 @@ static Type parse_type(const Schema *schema, const char *text) {
     for (Type type = INT; type < TYPE_COUNT; type++)
         if (!strcmp(text, type_info[type].name)) return type;
     schema_refuse(schema,
-                  "unknown type '%s'; int, float, number, bool, dtype, dims, floats and text exist",
+                  "unknown type '%s'; int, float, number, bool, dtype, dims, floats, reduction and "
+                  "text exist",
                   text);
 }
 
@@ -115,6 +117,12 @@ static void default_dims(const Schema *schema, SchemaParam *param) {
     snprintf(param->macro, sizeof param->macro, "cb_dims_one(%s)", text);
 }
 
+/* CB_F32 for f32. */
+static void default_constant(SchemaParam *param, const char *prefix) {
+    snprintf(param->macro, sizeof param->macro, "%s%s", prefix, param->text);
+    for (char *c = param->macro; *c; c++) *c = (char)toupper((unsigned char)*c);
+}
+
 /* The default as C, checked against the type. */
 static void parse_default(const Schema *schema, SchemaParam *param) {
     const char *text = param->text;
@@ -138,8 +146,12 @@ static void parse_default(const Schema *schema, SchemaParam *param) {
         return;
     case DTYPE:
         if (!one_of(text, dtypes)) schema_refuse(schema, "'%s' is no dtype", text);
-        snprintf(param->macro, sizeof param->macro, "CB_%s", text);
-        for (char *c = param->macro; *c; c++) *c = (char)toupper((unsigned char)*c);
+        default_constant(param, "CB_");
+        return;
+    case REDUCTION:
+        if (!one_of(text, "none mean sum batchmean"))
+            schema_refuse(schema, "'%s' is no reduction", text);
+        default_constant(param, "CB_REDUCE_");
         return;
     case DIMS:
         default_dims(schema, param);
@@ -255,14 +267,8 @@ static void write_call(FILE *out, Api api, const Schema *schema, int given) {
     fprintf(out, at ? "CB_AT(%s%s" : "(CB_HERE, (%s%s)(", api.prefix, schema->name);
     for (int i = 0; i < schema->count; i++) {
         const SchemaParam *param = &schema->param[i];
-        bool operand = param->type == NUMBER || (api.operands && param_is_tensor(param));
-        const char *wrap = operand                 ? "cb_operand_of"
-                           : param->type == DIMS   ? "cb_dims_of"
-                           : param->type == INT    ? "cb_integer_of"
-                           : param->type == FLOATS ? "cb_floats_of"
-                           : param->type == DTYPE  ? "cb_only_dtype"
-                           : param->type == BOOL   ? "cb_flag_of"
-                                                   : "";
+        bool operand = api.operands && param_is_tensor(param);
+        const char *wrap = operand ? "cb_operand_of" : type_info[param->type].wrap;
         if (at || i) fprintf(out, ", ");
         if (i >= given)
             fprintf(out, "%s", param->macro);

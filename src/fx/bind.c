@@ -139,7 +139,7 @@ static bool bind_attribute(Binder *binder, const Param *param) {
     if (arg->kind == CB_ARG_STRING && param->type == PARAM_BOOL)
         return need(fx_flag(binder->call->op, param, arg->text, word), binder, param,
                     "a mode that Carbide has");
-    if (arg->kind == CB_ARG_STRING && text_of_reduction(param, 0))
+    if (arg->kind == CB_ARG_STRING && param->type == PARAM_REDUCTION)
         return need(reduction_of_text(arg->text, word), binder, param, "a reduction");
     cb_float_list floats;
     switch (param->type) {

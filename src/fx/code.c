@@ -124,6 +124,17 @@ static const char *dtype_name(cb_dtype dtype) {
     return dtype >= 0 ? dtype_info(dtype)->symbol : "CB_SAME";
 }
 
+static void put_reduction(Buffer *out, int64_t reduction) {
+    static const char *const names[] = {[CB_REDUCE_NONE] = "CB_REDUCE_NONE",
+                                        [CB_REDUCE_MEAN] = "CB_REDUCE_MEAN",
+                                        [CB_REDUCE_SUM] = "CB_REDUCE_SUM",
+                                        [CB_REDUCE_BATCHMEAN] = "CB_REDUCE_BATCHMEAN"};
+    if (text_of_reduction(reduction))
+        put(out, names[reduction]);
+    else
+        put_integer(out, reduction); /* which the op refuses */
+}
+
 static void put_attribute(Buffer *out, const Param *param, const Attrs *attrs) {
     int64_t word = attrs->word[param->word];
     switch (param->type) {
@@ -138,6 +149,9 @@ static void put_attribute(Buffer *out, const Param *param, const Attrs *attrs) {
         break;
     case PARAM_DTYPE:
         put(out, dtype_name(word));
+        break;
+    case PARAM_REDUCTION:
+        put_reduction(out, word);
         break;
     case PARAM_FLOATS:
         put_floats(out, attr_floats(attrs, param->word));

@@ -184,6 +184,7 @@ static cb_arg attribute_arg(FxGraph *graph, const OpInfo *info, const Param *par
     int64_t word = attrs->word[param->word];
     switch (param->type) {
     case PARAM_INT:
+    case PARAM_REDUCTION:
         return cb_arg_int(word);
     case PARAM_BOOL:
         return cb_arg_bool(word != 0);
@@ -247,8 +248,7 @@ static void add_attribute(FxNode *node, const OpInfo *info, const Param *param,
     }
     cb_arg value = attribute_arg(graph, info, param, attrs);
     const char *text = text_of_flag(node->op, param->word);
-    if (!text && param->type == PARAM_INT)
-        text = text_of_reduction(param, attrs->word[param->word]);
+    if (param->type == PARAM_REDUCTION) text = text_of_reduction(attrs->word[param->word]);
     if (text) value = cb_arg_string(text);
     if (param->type == PARAM_DIMS && dims_are_same(attr_dims(attrs, param->word)))
         value = cb_arg_string("same");

@@ -93,7 +93,8 @@ typedef enum ParamType {
     PARAM_DTYPE,
     PARAM_DIMS,
     PARAM_FLOATS,
-    PARAM_NUMBER
+    PARAM_NUMBER,
+    PARAM_REDUCTION
 } ParamType;
 
 /* Numbers that an attribute may have in turn, while the op builds the same nodes but for them: what
@@ -256,9 +257,9 @@ const char *pad_mode(Op op);
 enum { NO_FLAG = -1 };
 bool flag_of_text(Op op, const char *text, int *word);
 const char *text_of_flag(Op op, int word);
-/* The attribute `reduction` of losses; of another parameter or number: NULL. */
+/* A reduction of losses: "mean". Of another number: NULL. */
 bool reduction_of_text(const char *text, int64_t *reduction);
-const char *text_of_reduction(const Param *param, int64_t reduction);
+const char *text_of_reduction(int64_t reduction);
 
 /* What is known of a value before it is computed. */
 typedef struct Meta {

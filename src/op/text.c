@@ -83,7 +83,7 @@ bool reduction_of_text(const char *text, int64_t *reduction) {
     return false;
 }
 
-const char *text_of_reduction(const Param *param, int64_t reduction) {
+const char *text_of_reduction(int64_t reduction) {
     bool known = reduction >= 0 && reduction < REDUCTION_COUNT;
-    return known && strcmp(param->name, "reduction") == 0 ? reductions[reduction] : NULL;
+    return known ? reductions[reduction] : NULL;
 }

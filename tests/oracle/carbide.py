@@ -233,6 +233,8 @@ def scope():
 
 # ---- ops -----------------------------------------------------------------------------------------
 
+REDUCTIONS = ['none', 'mean', 'sum', 'batchmean']
+
 class Param:
     """A parameter of an op: kind is operand, cb_operand (numbers alone), tensor, int64_t, double, bool, cb_dtype, cb_dim_list..."""
     def __init__(self, name, kind, text):
@@ -247,7 +249,7 @@ class Param:
         elif kind == 'cb_operand':
             self.default = None if default == 'none' else float(default) if '.' in default else int(default)
         elif kind == 'double': self.default = float(default)
-        else: self.default = int(default)
+        else: self.default = REDUCTIONS.index(default) if default in REDUCTIONS else int(default)
 
 class Op:
     def __init__(self, name, params):

@@ -108,7 +108,7 @@ def op(*names):
 
 # ---- losses --------------------------------------------------------------------------------------
 
-REDUCTIONS = ['none', 'mean', 'sum', 'batchmean']
+REDUCTIONS = cb.REDUCTIONS
 def loss_case(name, *args, reduction=None, **attributes):
     """With the reduction as a text for PyTorch and as a number for us; attributes are keywords of both."""
     reduction = reduction or R(REDUCTIONS[:3])

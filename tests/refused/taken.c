@@ -14,6 +14,7 @@ void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, 
     const unsigned char byte = 3;
     const unsigned short two_bytes = 3;
     const unsigned long long widest = 3;
+    const cb_reduction reduction = CB_REDUCE_SUM;
     const cb_dtype dtype = half ? CB_F16 : CB_F32;
     cb_zeros(2);
     cb_zeros(2, CB_I32);
@@ -56,6 +57,13 @@ void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, 
     cb_add(x, columns);
     cb_add(1.0, NEST(NEST(NEST(NEST(NEST(x)))))); /* 25 calls deep */
     cb_autocast_open(CB_BF16);
+    cb_mse_loss(x, x, CB_REDUCE_SUM);
+    cb_mse_loss(x, x, half ? CB_REDUCE_SUM : CB_REDUCE_NONE);
+    cb_l1_loss(x, x, rows);
+    cb_l1_loss(x, x, wide);
+    cb_cross_entropy(x, x, CB_NULL, -100, reduction, 0.1F);
+    cb_elu(x, 2);
+    cb_elu(x, rows * 0.5);
     switch (dtype) {
     case CB_F16:
     case CB_F32:

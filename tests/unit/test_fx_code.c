@@ -14,6 +14,7 @@ static Attrs unusual_attrs(const OpInfo *info, Op op) {
         if (param->type == PARAM_INT) attrs.word[param->word] = 3 + i;
         if (param->type == PARAM_BOOL) attrs.word[param->word] = !param->default_int;
         if (param->type == PARAM_DTYPE) attrs.word[param->word] = CB_F16;
+        if (param->type == PARAM_REDUCTION) attrs.word[param->word] = CB_REDUCE_SUM;
         if (param->type == PARAM_FLOAT) attr_set_float(&attrs, param->word, 0.1 + i);
         if (param->type == PARAM_NUMBER)
             attr_set_number(&attrs, param->word,
@@ -223,6 +224,12 @@ static const struct {
      NULL},
     {IN CALL("a", "call_method[target=sum", "%x", "keepdim: True") "return a",
      "cb_sum(x, CB_ALL, true)", NULL},
+    {IN CALL("a", "call_function[target=torch.nn.functional.mse_loss", "%x, %x",
+             "reduction: sum") "return a",
+     "cb_mse_loss(x, x, CB_REDUCE_SUM)", NULL},
+    {IN CALL("a", "call_function[target=torch.nn.functional.mse_loss", "%x, %x",
+             "reduction: 7") "return a",
+     "cb_mse_loss(x, x, 7)", NULL},
     {IN CALL("a", "call_method[target=sum", "%x, ()", "") "return a", "cb_sum(x, CB_NO_DIMS)",
      NULL},
     {IN CALL("a", "call_function[target=operator.getitem", "%x, slice(1, 3, None)", "") "return a",

@@ -319,7 +319,7 @@ static void random_integers_fit_the_dtype(void **state) {
         cb_clear_error();
     }
     cb_tensor *scores = cb_ones(cb_dims(2, 3)), *classes = cb_zeros(cb_dims(2), CB_I64);
-    assert_null(cb_cross_entropy(scores, classes, NULL, CB_REDUCE_MEAN, -100, 1.5));
+    assert_null(cb_cross_entropy(scores, classes, NULL, -100, CB_REDUCE_MEAN, 1.5));
     assert_non_null(strstr(cb_error(), "label_smoothing 1.5 is not in 0..1"));
     cb_clear_error();
     cb_scope_close();
