@@ -3,7 +3,7 @@
 BUILD ?= build
 CMAKE_FLAGS ?=
 COVERAGE_LEAST = 95 # percent of branches
-OPGEN_IN = $(wildcard tools/opgen*.[ch]) src/op/ops.def src/op/op_rows.h src/op/dtype.def src/nn/layers.def $(wildcard src/op/math_*.h)
+OPGEN_IN = $(wildcard tools/opgen*.[ch]) src/op/ops.def src/op/op_rows.h src/op/dtype.def src/nn/layers.def $(wildcard src/op/math_*.h) $(wildcard include/*.h)
 
 all: $(BUILD)/build.ninja
 	@cmake --build $(BUILD)

@@ -132,6 +132,6 @@ void arguments_help(const ArgumentRow *row, FILE *out) {
     for (; row->name; row++) {
         char left[64];
         snprintf(left, sizeof left, "--%s%s%s", row->name, *row->value ? " " : "", row->value);
-        screen_wrap(out, fprintf(out, "  %-22s ", left), 25, row->help);
+        screen_row(out, 2, 25, left, row->help);
     }
 }

@@ -32,7 +32,7 @@ static const struct {
 static const char *const compilers[] = {"cc", "gcc", "clang", "tcc"};
 
 static void print_line(const char *name, const char *value) {
-    screen_wrap(stdout, printf("%-11s ", name), 12, value);
+    screen_row(stdout, 0, 12, name, value);
 }
 
 /* The first "model name" of /proc/cpuinfo, or the architecture. */
@@ -166,8 +166,9 @@ static void print_heading(const char *text) {
 enum { OPTION_COLUMN = 29, COMPILE_COLUMN = 20 };
 
 static void print_option(const char *name, const char *value, const char *help) {
-    int used = printf("  %-17s %-8s ", name, value);
-    screen_wrap(stdout, used, OPTION_COLUMN, help);
+    char left[CACHE_PATH + 32];
+    snprintf(left, sizeof left, "%-17s %s", name, value);
+    screen_row(stdout, 2, OPTION_COLUMN, left, help);
 }
 
 static void print_options(void) {
@@ -179,13 +180,16 @@ static void print_options(void) {
         bool changed = strcmp(value, info->value) != 0;
         put_words(info->type, words, sizeof words);
         snprintf(text, sizeof text, "%s%s%s%s%s", info->help, words, changed ? " (default " : "",
-                 changed ? info->value : "", changed ? ")" : "");
+                 changed && !*info->value ? "-"
+                 : changed                ? info->value
+                                          : "",
+                 changed ? ")" : "");
         print_option(info->name, *value ? value : "-", text);
     }
     print_heading("options of cb_compile, the default first");
 #define OPTION(name, Type, help, ...)                                                              \
     snprintf(text, sizeof text, "%s (%s)", help, spread(&(__VA_ARGS__)[1], words, sizeof words));  \
-    screen_wrap(stdout, printf("  %-17s ", #name), COMPILE_COLUMN, text);
+    screen_row(stdout, 2, COMPILE_COLUMN, #name, text);
 #define VALUE(enumerator, word) "|" word
 #include "capture/options.def"
 #undef OPTION

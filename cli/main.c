@@ -52,11 +52,11 @@ enum { HELP_COLUMN = 34 };
 static void print_help(FILE *out) {
     fprintf(out, "carbide %s: torch.compile as a C library\n\n", CB_VERSION);
     for (int i = 0; commands[i].name; i++) {
-        char left[64];
-        snprintf(left, sizeof left, "%s %s", commands[i].name, commands[i].arguments);
-        screen_wrap(out, fprintf(out, "  carbide %-23s ", left), HELP_COLUMN, commands[i].help);
+        char left[80];
+        snprintf(left, sizeof left, "carbide %s %s", commands[i].name, commands[i].arguments);
+        screen_row(out, 2, HELP_COLUMN, left, commands[i].help);
     }
-    fprintf(out, "  carbide %-23s %s\n", "--version", "prints the version");
+    screen_row(out, 2, HELP_COLUMN, "carbide --version", "prints the version");
     fprintf(out, "\n`carbide COMMAND --help` lists the options of a command.\n");
 }
 

@@ -3,6 +3,7 @@
  * A signature is written as in C, without types: sum(x, dim=all, keepdim=false). The meaning is the
  * value or formula column, or what the kind says. */
 #include "commands.h"
+#include "names.h"
 #include "op/op.h"
 #include "screen.h"
 
@@ -151,14 +152,16 @@ static const char *words(Op op) {
     return "";
 }
 
+enum { MEANING_COLUMN = 35 };
+
 static void print_text(OpKind kind) {
-    char signature[256], line[1024];
+    char signature[256];
     for (Op op = OP_none; op < OP_COUNT; op++) {
         const OpInfo *info = op_info(op);
         if (info->kind != kind || is_internal(op)) continue;
         format_signature(info, signature, sizeof signature);
-        snprintf(line, sizeof line, "%-34s %s%s", signature, meaning(info), words(op));
-        screen_line(line);
+        screen_row(stdout, 0, MEANING_COLUMN, signature,
+                   *meaning(info) ? meaning(info) : words(op));
     }
 }
 
@@ -186,17 +189,15 @@ static void print_markdown(OpKind kind) {
     }
 }
 
-enum { OTHERS_WIDTH = 38 };
-
 static void print_others(bool markdown) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (markdown)
             printf("| `cb_%s%s` | %s |\n", others[i].name, others[i].arguments, others[i].meaning);
-        else
-            screen_wrap(stdout,
-                        printf("%s%-*s ", others[i].name,
-                               OTHERS_WIDTH - (int)strlen(others[i].name), others[i].arguments),
-                        OTHERS_WIDTH + 1, others[i].meaning);
+        else {
+            char left[64];
+            snprintf(left, sizeof left, "%s%s", others[i].name, others[i].arguments);
+            screen_row(stdout, 0, MEANING_COLUMN, left, others[i].meaning);
+        }
 }
 
 static void print_autocast(Autocast autocast, const char *title) {
@@ -277,11 +278,12 @@ static const char *type_name(const Param *param) {
 static void print_arguments(const OpInfo *info) {
     for (int i = 0; i < info->param_count; i++) {
         const Param *param = &info->param[i];
-        char otherwise[64] = "";
+        char otherwise[64] = "", text[160];
         if (param->has_default && param->type != PARAM_OPTIONAL_TENSOR)
             put_default(otherwise, sizeof otherwise, param);
-        printf("  %-14s %s", param->name, type_name(param));
-        printf(*otherwise ? "; %s when left out\n" : "\n", otherwise + 1);
+        snprintf(text, sizeof text, *otherwise ? "%s; %s when left out" : "%s", type_name(param),
+                 otherwise + 1);
+        screen_row(stdout, 2, 17, param->name, text);
     }
 }
 
@@ -306,29 +308,12 @@ static bool print_other(const char *name, Guess *guess) {
     return false;
 }
 
-/* What PyTorch has another name for. */
-static const struct {
-    const char *name, *ours;
-} names_there[] = {
-    {"bmm", "matmul"},           {"mm", "matmul"},   {"mv", "matmul"},
-    {"dot", "matmul"},           {"max", "amax"},    {"min", "amin"},
-    {"copy_", "assign"},         {"zero_", "fill_"}, {"scatter_reduce", "scatter_add"},
-    {"median", "sort"},          {"concat", "cat"},  {"index_add", "scatter_add"},
-    {"take_along_dim", "gather"}};
-
-static const char *name_here(const char *name) {
-    for (size_t i = 0; i < sizeof names_there / sizeof *names_there; i++) {
-        if (strcmp(names_there[i].name, name) != 0) continue;
-        printf("%s of PyTorch is cb_%s here\n\n", name, names_there[i].ours);
-        return names_there[i].ours;
-    }
-    return name;
-}
-
 static int print_op(const char *name) {
     char signature[256];
     if (!strncmp(name, "cb_", 3)) name += 3;
-    name = name_here(name);
+    const char *here = name_here(name), *advice = name_advice(name);
+    if (here) printf("%s of PyTorch is cb_%s here\n\n", name, here);
+    if (here) name = here;
     Guess guess = guess_begin(name);
     if (print_other(name, &guess)) return STATUS_OK;
     for (Op op = OP_none; op < OP_COUNT; op++) {
@@ -354,6 +339,12 @@ static int print_op(const char *name) {
         print_arguments(info);
         printf("\nexample\n");
         print_example(info);
+        if (advice) screen_wrap(stdout, printf("\nbeside it   "), 12, advice);
+        return STATUS_OK;
+    }
+    if (print_function(name, &guess)) return STATUS_OK;
+    if (advice) {
+        screen_wrap(stdout, printf("%s of PyTorch is no op here: ", name), 2, advice);
         return STATUS_OK;
     }
     fprintf(stderr, "carbide ops: there is no op '%s'", name);

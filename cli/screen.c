@@ -18,17 +18,31 @@ const char *screen_plain(void) { return escape("\033[0m"); }
 
 void screen_wrap(FILE *out, int used, int indent, const char *text) {
     int column = used;
+    bool first = true; /* of its line */
     while (*text) {
         int word = (int)strcspn(text, " ");
         if (column > indent && column + 1 + word > SCREEN_COLUMNS) {
             fprintf(out, "\n%*s", indent, "");
             column = indent;
+            first = true;
         }
-        bool first = column == indent || column == used;
         column += fprintf(out, "%s%.*s", first ? "" : " ", word, text);
+        first = false;
         text += word + (text[word] == ' ');
     }
     fputc('\n', out);
+}
+
+void screen_row(FILE *out, int margin, int indent, const char *left, const char *text) {
+    int length = (int)strlen(left), pad = indent - margin;
+    fprintf(out, "%*s", margin, "");
+    if (length < pad && *text) {
+        fprintf(out, "%-*s", pad, left);
+    } else {
+        screen_wrap(out, margin, margin + 2, left);
+        if (*text) fprintf(out, "%*s", indent, "");
+    }
+    if (*text) screen_wrap(out, indent, indent, text);
 }
 
 void screen_error(const char *before, const char *otherwise) {
@@ -37,13 +51,6 @@ void screen_error(const char *before, const char *otherwise) {
     bool own = place == error + file && line && !strncmp(place + 3 + line, ": ", 2);
     screen_wrap(stderr, fprintf(stderr, "carbide%s%s: ", *before ? " " : "", before), 2,
                 own ? place + 3 + line + 2 : error);
-}
-
-void screen_line(const char *text) {
-    if (strlen(text) <= SCREEN_COLUMNS || !isatty(STDOUT_FILENO))
-        puts(text);
-    else
-        printf("%.*s...\n", SCREEN_COLUMNS - 3, text);
 }
 
 void guess_print(const Guess *guess, FILE *out) {

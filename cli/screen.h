@@ -17,11 +17,12 @@ const char *screen_plain(void);
 /* Text in lines that fit: the first one begins at column `used`, the others at `indent`. Ends with
  * a new line. */
 void screen_wrap(FILE *out, int used, int indent, const char *text);
+/* What is on the left of a list, `margin` columns from its edge, and the text from column `indent`
+ * on: behind it where it ends before that, below it elsewhere. */
+void screen_row(FILE *out, int margin, int indent, const char *left, const char *text);
 /* "carbide BEFORE: ", or "carbide: ", and the error, without the line of the command's that met
  * it. */
 void screen_error(const char *before, const char *otherwise);
-/* A line that is cut where a terminal ends; whole elsewhere. */
-void screen_line(const char *text);
 
 void guess_print(const Guess *guess, FILE *out); /* its text */
 

@@ -470,6 +470,8 @@ static void write_file(const char *dir, const char *name, void (*write)(FILE *ou
     }
 }
 
+static void write_api_functions(FILE *out) { functions_write(out, source_dir); }
+
 int main(int argc, char **argv) {
     if (argc != 3) {
         fprintf(stderr, "usage: opgen SOURCE_DIR OUT_DIR\n");
@@ -486,5 +488,6 @@ int main(int argc, char **argv) {
     write_file(argv[2], "math_text.c", write_math);
     write_file(argv[2], "carbide_layers.h", layers_write_header);
     write_file(argv[2], "layers_api.c", layers_write_api);
+    write_file(argv[2], "api_functions.h", write_api_functions);
     return 0;
 }

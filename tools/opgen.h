@@ -57,5 +57,9 @@ const Schema *op_schema(const char *name); /* NULL: there is no such op */
 void layers_parse(void);
 void layers_write_header(FILE *out);
 void layers_write_api(FILE *out);
+void layers_list(FILE *out); /* rows as those of functions_write */
+
+/* tools/opgen_functions.c */
+void functions_write(FILE *out, const char *source_dir);
 
 #endif

@@ -119,3 +119,9 @@ void layers_write_api(FILE *out) {
                 layer->op);
     }
 }
+
+void layers_list(FILE *out) {
+    for (int i = 0; i < LAYER_COUNT; i++)
+        fprintf(out, "    {\"nn_%s\", \"carbide_nn.h\", \"cb_module *cb_nn_%s(%s)\"},\n",
+                layers[i].name, layers[i].name, schemas[i].text);
+}

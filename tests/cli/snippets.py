@@ -144,7 +144,7 @@ def page(name, text, folder):
 def table_rows(rows, folder):
     """(where, row) of ops.def and layers.def: added to copies of the tables, which opgen reads."""
     source = os.path.join(folder, "source")
-    for table in ("src/op", "src/nn", "tools"):
+    for table in ("src/op", "src/nn", "include", "tools"):
         shutil.copytree(os.path.join(ROOT, table), os.path.join(source, table))
     for where, row in rows:
         table = "src/nn/layers.def" if re.match("LAYER|BUILT", row) else "src/op/ops.def"

@@ -69,6 +69,15 @@ refused 0 "in PyTorch"                   ops cb_relu
 refused 0 "the k largest or smallest"    ops topk
 refused 2 "did you mean 'topk'?"         ops topl
 refused 0 "1e-05 when left out"          ops layer_norm
+refused 0 "cb_max(x);"                   ops max
+refused 0 "cb_amax(x, dim) along dims"   ops max
+refused 0 "cb_matmul here"               ops bmm
+refused 0 "cb_unsqueeze(a, 1), b)"       ops outer
+refused 0 "no recurrent layers"          ops lstm
+refused 0 "cb_backward, of carbide_grad.h" ops backward
+refused 0 "cb_call(function, ...)"       ops cb_call
+refused 0 "a layer of carbide_nn.h"      ops batch_norm2d
+refused 0 "CB_REDUCE_SUM; mean when"     ops mse_loss
 refused 2 "'x' is not understood"        info x
 refused 0 "bench"                        help
 refused 0 "--dtype"                      bench --help
@@ -101,13 +110,16 @@ for words in "ops" "bench list" "manual" "completion bash"; do
 done
 
 # Tables fit a screen; a pipe gets no colours.
-for words in "info" "bench list" "bench --help" "explain --help" "cache --help" "bench gelu mlp --batch 64 --seconds 0.01"; do
+for words in "info" "help" "ops" "ops kl_div" "ops grad" "bench list" "bench --help" "explain --help" "cache --help" "bench gelu mlp --batch 64 --seconds 0.01"; do
     # shellcheck disable=SC2086
     said=$("$carbide" $words 2>&1)
     echo "$said" | grep -v '^provider\|^compiler\|^cache \|^library\|^processor' | grep '.\{81\}' &&
         { echo "carbide $words: more than 80 columns"; failed=1; }
     echo "$said" | grep -q "$(printf '\033')" && { echo "carbide $words: colours without a terminal"; failed=1; }
 done
+said=$(CARBIDE_CACHE_DIR=/tmp/a/path/that/is/longer/than/its/column/in/the/list "$carbide" info)
+echo "$said" | grep -q '^  cache_dir  .*list$' || { echo "info: what is set stands before its help: $said"; failed=1; }
+echo "$said" | grep -q 'its/column/in/the/list: 0 entries\|^cache .*list:$' || { echo "info: no cache"; failed=1; }
 if command -v script >/dev/null 2>&1; then
     TERM=xterm script -qec "$carbide bench list; $carbide info" /dev/null | grep -q "$(printf '\033')" ||
         { echo "no colours on a terminal"; failed=1; }
