@@ -116,7 +116,8 @@ static ExecutableInfo case_code(const Subject *subject, cb_function **fast) {
 static bool explain_file(const char *directory, const char *source, size_t bytes) {
     static char description[CACHE_TEXT];
     if (!code_describe(source, bytes, description, sizeof description)) {
-        fputs("carbide cache: there is no C compiler, so nothing is looked up\n", stderr);
+        fprintf(stderr, "carbide cache: cc is '%s', no program, so nothing is looked up\n",
+                option_text(OPTION_cc));
         return false;
     }
     Arena *arena = arena_new();

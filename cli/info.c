@@ -77,7 +77,8 @@ static void print_compiler(const char *name, bool chosen) {
     cb_set_option("cc", name);
     compiler_forget();
     if (!compiler_find(&compiler)) {
-        if (chosen) print_line("compiler", "none: fused kernels run on the vector VM");
+        snprintf(text, sizeof text, "'%s' is no program: fused kernels run on the vector VM", name);
+        if (chosen) print_line("compiler", text);
         return;
     }
     compiler_version(compiler.path, version, sizeof version);

@@ -240,7 +240,7 @@ void call_op_failed(Call *call) {
     if (!call->failure && cb_error()) call->failure = memory_copy_text(cb_error());
 }
 
-bool call_event(Call *call, Reason reason) {
+bool call_event(Call *call, Reason reason, const char *asks) {
     if (!call->at) return true;
     if (checkpoint_current()) { /* whose other runs do the same, whatever is compiled by then */
         atomic_store(&call->function->breaks_again, true);
@@ -263,7 +263,8 @@ bool call_event(Call *call, Reason reason) {
         launch_or_run(call, before);
         if (call->mode == CALL_IS_EAGER) return true;
     } else if (call->mode == CALL_RECORDS) {
-        function_note(call->function, reason, site_current(), "%s", "");
+        function_note(call->function, reason, site_current(), "%s%s", asks ? "cb_" : "",
+                      asks ? asks : "");
         atomic_fetch_add(&call->function->breaks, 1);
     }
     if (segment_leave(call, launches)) return true;

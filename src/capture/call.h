@@ -107,9 +107,9 @@ static inline int call_traced(const Call *call, const Tensor *x) {
 }
 /* A captured tensor becomes value number v. */
 bool call_bind(Call *call, int v, Tensor *x);
-/* Somebody asks for a value: what was traced so far is computed, and the call goes on behind it.
- * False: an error. */
-bool call_event(Call *call, Reason reason);
+/* Somebody asks for a value, in a call of this name without cb_, NULL: not known: what was traced
+ * so far is computed, and the call goes on behind it. False: an error. */
+bool call_event(Call *call, Reason reason, const char *asks);
 /* A history is needed later, which no graph has: the ops run with the tape, now and the next time.
  * As call_break. */
 bool call_needs_tape(Call *call, const char *why);

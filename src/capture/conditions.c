@@ -186,7 +186,7 @@ void answers_describe(const Entry *entry, Tensor *const *input, char *out, size_
 static bool seed_changes(Call *call) {
     if (call->mode == CALL_IS_EAGER || !trace_draws(call->trace, call->at, call->argument))
         return true;
-    return call_event(call, REASON_ambient_changed);
+    return call_event(call, REASON_ambient_changed, NULL);
 }
 
 /* Ops behind it are of another segment. */
@@ -197,7 +197,7 @@ bool call_changes_ambient(Tracer *tracer, const char *what, AmbientChange change
     if (call->mode == CALL_RECORDS && !call->at)
         function_note(call->function, REASON_ambient_changed, site_current(), "%s", what);
     call->stale = true;
-    bool done = call_event(call, REASON_ambient_changed);
+    bool done = call_event(call, REASON_ambient_changed, NULL);
     if (call->mode != CALL_IS_EAGER) segment_compute_all(call);
     return done;
 }

@@ -30,7 +30,7 @@ bool expose(Call *call, Tensor *x, Reason reason) {
     if (is_exposed(call, x)) return true;
     if (call->mode == CALL_RECORDS && !call->at)
         function_note(call->function, reason, site_current(), "%s", "");
-    if (!call_event(call, reason)) return false;
+    if (!call_event(call, reason, NULL)) return false;
     if (call->mode == CALL_IS_EAGER) return true;
     call_meet(call, x);
     segment_before_writes(call, x);
@@ -76,7 +76,7 @@ Tensor *expose_apply(Call *call, Op op, const cb_operand *input, int input_count
                      const Attrs *attrs) {
     bool waits = op_draws(op, attrs);
     for (int i = 0; i < input_count; i++) waits |= comes_first(call, &input[i]);
-    if (waits && !call_event(call, REASON_pointer_given)) return NULL;
+    if (waits && !call_event(call, REASON_pointer_given, NULL)) return NULL;
     if (call->mode == CALL_IS_EAGER) return apply(op, input, input_count, attrs);
     for (int i = 0; i < input_count; i++)
         if (input[i].kind == CB_OPERAND_TENSOR) call_meet(call, input[i].tensor);
@@ -90,7 +90,7 @@ Tensor *expose_apply(Call *call, Op op, const cb_operand *input, int input_count
 }
 
 Tensor *expose_assign(Call *call, Tensor *target, const cb_operand *value) {
-    if (!call_event(call, REASON_pointer_given)) return NULL;
+    if (!call_event(call, REASON_pointer_given, NULL)) return NULL;
     if (call->mode == CALL_IS_EAGER) return apply_assign(target, value);
     call_meet(call, target);
     if (value->kind == CB_OPERAND_TENSOR) call_meet(call, value->tensor);

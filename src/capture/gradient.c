@@ -201,7 +201,7 @@ static bool begins_outside(const Call *call, const Tensor *y) {
 /* Over several graphs goes the tape: what was recorded ends here, and is compiled with its way
  * back; another graph begins behind. */
 static bool go_back_over(Call *call, const GoingBack *back, Tensor **out) {
-    if (!call_event(call, REASON_goes_back_over)) return false;
+    if (!call_event(call, REASON_goes_back_over, NULL)) return false;
     if (call->mode == CALL_IS_EAGER) return false; /* it does it */
     meet_all(call, back);
     if (!tape_is_promised(back->y)) return tape_go_back(back, out);
@@ -279,7 +279,7 @@ bool call_takes_hook(Tracer *tracer, Tensor *x) {
                                      "register it behind the op that gives the result");
     /* Gradients by what is from outside are computed before it has a hook, or they would see it. */
     bool cuts = v != NO_VALUE || trace_has_backward(call->trace, call->at);
-    bool done = !cuts || call_event(call, REASON_hook_registered);
+    bool done = !cuts || call_event(call, REASON_hook_registered, NULL);
     if (v == NO_VALUE) segment_before_hook(call);
     call_meet(call, x);
     return tape_is_promised(x) ? call_needs_tape(call, promise_followed) : done;

@@ -11,15 +11,18 @@
 
 #include <string.h>
 
-/* The notice that the process runs without a C compiler, or with one that fails, is given once. */
-static void notice_compiler(Reason reason) {
+/* The notice that the process runs without a C compiler, or with one that fails, is given once,
+ * with the first line of what it says. */
+static void notice_compiler(Reason reason, const char *message) {
     static atomic_flag given = ATOMIC_FLAG_INIT;
     if (reason != REASON_no_compiler && reason != REASON_compiler_failed &&
         reason != REASON_compiler_timeout)
         return;
     if (!option_int(OPTION_notices) || atomic_flag_test_and_set(&given)) return;
     const ReasonInfo *info = reason_info(reason);
-    fprintf(stderr, "carbide: %s (%s)\n", info->text, info->hint);
+    int words = message ? (int)strcspn(message, "\n") : 0;
+    fprintf(stderr, "carbide: %s%s%.*s (%s)\n", info->text, words ? ": " : "", words,
+            words ? message : "", info->hint);
 }
 
 double entry_compile_ms(const Entry *entry) {
@@ -47,7 +50,7 @@ static void note_engine(Function *function, Entry *entry) {
     ExecutableInfo info = executable_info(entry->executable);
     atomic_fetch_add(&function->compiled, compiled && info.origin != CODE_IN_PROCESS);
     atomic_fetch_add(&function->loaded, compiled && info.origin == CODE_FROM_DISK);
-    notice_compiler(info.reason);
+    notice_compiler(info.reason, info.message);
     if (info.origin == CODE_FROM_DISK)
         atomic_fetch_add(&function->cache_hits, length(executable_plan(entry->executable)->kernel));
     if (info.cache != REASON_NONE) function_note(function, info.cache, (Site){0}, "%s", "");

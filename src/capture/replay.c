@@ -201,13 +201,18 @@ static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
                                  [ACCESS_POINTER] = REASON_pointer_given,
                                  [ACCESS_CHANGE] = REASON_pointer_write};
     Call *call = call_interrupted(tracer);
-    if (call->function->options.fullgraph) return call_break(call, why[access], "");
+    const char *asks = thread_state.asks;
+    if (call->function->options.fullgraph) {
+        char what[64] = "";
+        if (asks) snprintf(what, sizeof what, "cb_%s", asks);
+        return call_break(call, why[access], what);
+    }
     call_meet(call, x);
     if (access == ACCESS_WRITE) segment_before_writes(call, x);
     bool real = call_traced(call, x) == NO_VALUE && access != ACCESS_POINTER;
     if (real && (!x->storage || !call_touches(call, x))) return true;
     if (access == ACCESS_POINTER || access == ACCESS_CHANGE) return expose(call, x, why[access]);
-    bool done = call_event(call, why[access]);
+    bool done = call_event(call, why[access], asks);
     call_meet(call, x);
     return done;
 }
@@ -217,7 +222,7 @@ static bool trace_pause(Tracer *tracer) {
     if (call->function->options.fullgraph) return call_break(call, REASON_disabled, "");
     if (call->mode == CALL_RECORDS && !call->at)
         function_note(call->function, REASON_disabled, site_current(), "%s", "");
-    return call_event(call, REASON_disabled);
+    return call_event(call, REASON_disabled, NULL);
 }
 
 /* ---- beginning and end of a call ------------------------------------------------------------- */

@@ -180,7 +180,7 @@ bool slot_cut(Call *call) {
     if (count && !take_late(call, late, count))
         return call_break(call, REASON_out_of_memory, "while recording") && false;
     if (call->mode == CALL_RECORDS) call->recording->trace->cut = true;
-    bool done = call_event(call, REASON_slot_read);
+    bool done = call_event(call, REASON_slot_read, NULL);
     make_late(call, late, count);
     return done && call->mode != CALL_IS_EAGER;
 }

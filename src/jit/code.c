@@ -329,6 +329,14 @@ static bool load_artifact(Attempt *a) {
     return load_from_disk(a, key, description);
 }
 
+static void give_up_without_compiler(Attempt *a) {
+    char words[320];
+    const char *name = option_text(OPTION_cc);
+    snprintf(words, sizeof words, "cc is '%.250s', no program%s", name,
+             strchr(name, '/') ? "" : " of PATH");
+    give_up(a, REASON_no_compiler, words);
+}
+
 static void make(Attempt *a, bool compiles) {
     if (option_int(OPTION_cache)) {
         a->result.cache = cache_directory(a->directory);
@@ -342,7 +350,7 @@ static void make(Attempt *a, bool compiles) {
     if (compiles)
         compile(a);
     else
-        give_up(a, REASON_no_compiler, NULL);
+        give_up_without_compiler(a);
 }
 
 static void attempt(Attempt *a) {

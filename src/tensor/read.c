@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "tensor/place.h"
+#include "tensor/thread.h"
 #include "tensor/tracer.h"
 #include <math.h>
 #include <string.h>
@@ -29,6 +30,14 @@ static bool materialize(Tensor *x, TensorAccess access) {
     fail(CB_ERR_GRAPH, "a %s %s", text, never_computed);
     return false;
 }
+
+const char *asking_begin(const char *what) {
+    const char *before = thread_state.asks;
+    if (!before) thread_state.asks = what;
+    return before;
+}
+
+void asking_end(const char *before) { thread_state.asks = before; }
 
 bool tensor_materialize(Tensor *x) { return materialize(x, ACCESS_NOW); }
 bool tensor_overwritten(Tensor *x) { return materialize(x, ACCESS_WRITE); }
@@ -61,9 +70,14 @@ static bool take_to_file(void *file, const void *bytes, size_t count) {
 bool tensor_write(int file, const Tensor *x) { return tensor_hand_over(x, take_to_file, &file); }
 
 static bool request(Tensor *x, TensorAccess access, const char *what) {
-    if (x) return materialize(x, access);
-    fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
-    return false;
+    if (!x) {
+        fail(CB_ERR_ARGUMENT, "%s: x is NULL", what);
+        return false;
+    }
+    const char *before = asking_begin(what);
+    bool done = materialize(x, access);
+    asking_end(before);
+    return done;
 }
 
 bool tensor_request(Tensor *x, const char *what) { return request(x, ACCESS_NOW, what); }
@@ -252,7 +266,7 @@ static bool host_reads(const Tensor *x) {
 static bool request_item(Tensor *x, const char *what) {
     if (!x) return tensor_request(x, what);
     int64_t count = cb_numel(x);
-    if (count == 1) return tensor_materialize(x);
+    if (count == 1) return tensor_request(x, what);
     char text[128];
     Meta meta = tensor_meta(x);
     meta_format(&meta, text, sizeof text);
@@ -334,7 +348,7 @@ cb_status cb_read(cb_tensor *handle, void *out, cb_dtype dtype) {
         return fail(CB_ERR_DTYPE, "read: %d is not a dtype", (int)dtype);
     int64_t count = cb_numel(x);
     if (!out && count) return fail(CB_ERR_ARGUMENT, "read: out is NULL");
-    if (!tensor_materialize(x) || !host_reads(x)) return cb_error_status();
+    if (!tensor_request(x, "read") || !host_reads(x)) return cb_error_status();
     const Tensor *local = tensor_local(x);
     if (!local) return cb_error_status();
     tensor_read_range(local, 0, count, out, dtype);

@@ -15,6 +15,11 @@ bool tensor_hand_over(const Tensor *x, BytesTaker *take, void *user);
 /* The same to a file; false with errno. */
 bool tensor_write(int file, const Tensor *x);
 
+/* A call of the user's, named without cb_, that may ask for values by calls of its own: they are
+ * the outermost one's, where somebody is told who asked. begin gives what end is to be given. */
+const char *asking_begin(const char *what);
+void asking_end(const char *before);
+
 /* A value request by name: false with an error when x is NULL or has no value. */
 bool tensor_request(Tensor *x, const char *what);
 

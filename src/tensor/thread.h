@@ -74,6 +74,7 @@ struct ThreadState {
     ValueList values;    /* that no call has */
     AutocastState autocast;
     const char *writes;          /* what the user calls the write in place; NULL: assign */
+    const char *asks;            /* the outermost call that asks for a value; NULL: none does */
     int disabled;                /* scopes of cb_disable_open */
     int no_grad;                 /* scopes of cb_no_grad_open */
     struct Checkpoint *checkpoint; /* whose function runs; NULL: none */

@@ -6,6 +6,7 @@
  *      that a step makes nothing that outlives it, and may be captured. */
 #include "base/memory.h"
 #include "eager/tape.h"
+#include "tensor/read.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -305,7 +306,10 @@ static const ParameterGroup *group_of(const cb_optimizer *optimizer, int number,
 
 double cb_optimizer_lr(cb_optimizer *optimizer, int number) {
     const ParameterGroup *group = group_of(optimizer, number, "cb_optimizer_lr: the optimizer");
-    return group ? cb_item(group->lr) : NAN;
+    const char *before = asking_begin("optimizer_lr");
+    double lr = group ? cb_item(group->lr) : NAN;
+    asking_end(before);
+    return lr;
 }
 
 cb_status cb_optimizer_set_lr(cb_optimizer *optimizer, int number, double lr) {

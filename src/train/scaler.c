@@ -5,6 +5,7 @@
  * Nothing reads a value: whether a step is skipped is a tensor, by which each write of the update
  * chooses, so that all of it is part of a captured step. */
 #include "base/memory.h"
+#include "tensor/read.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -78,7 +79,10 @@ cb_module *cb_scaler_state(cb_scaler *scaler) {
 
 double cb_scaler_scale_now(cb_scaler *scaler) {
     if (!scaler_lives(scaler, "cb_scaler_scale_now: the scaler")) return NAN;
-    return scaler->enabled ? cb_item(scaler->scale) : 1;
+    const char *before = asking_begin("scaler_scale_now");
+    double scale = scaler->enabled ? cb_item(scaler->scale) : 1;
+    asking_end(before);
+    return scale;
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */

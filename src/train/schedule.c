@@ -11,6 +11,7 @@
  *           _schedulers  1 LinearLR, milestone, start_factor, ...     by cb_schedule_then */
 #include "base/guess.h"
 #include "base/memory.h"
+#include "tensor/read.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -240,7 +241,10 @@ cb_status cb_schedule_step(cb_schedule *schedule, double metric) {
     bool counted = cb_add_(schedule->steps, 1) != NULL;
     cb_scope_close();
     if (!counted) return cb_error_status();
-    return schedule->best ? apply_metric(schedule, metric) : apply_curve(schedule);
+    const char *before = asking_begin("schedule_step");
+    cb_status status = schedule->best ? apply_metric(schedule, metric) : apply_curve(schedule);
+    asking_end(before);
+    return status;
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */

@@ -299,11 +299,17 @@ static void assert_refused(CodeResult result, Reason reason, const char *words) 
 
 static void test_missing_compiler(void **state) {
     (void)state;
-    const char *names[] = {"no-such-compiler", "/no/such/compiler", "", "/tmp", "/etc/passwd"};
+    static const struct {
+        const char *name, *words;
+    } wrong[] = {{"no-such-compiler", "cc is 'no-such-compiler', no program of PATH"},
+                 {"/no/such/compiler", "cc is '/no/such/compiler', no program"},
+                 {"", "cc is '', no program of PATH"},
+                 {"/tmp", "cc is '/tmp', no program"},
+                 {"/etc/passwd", "cc is '/etc/passwd', no program"}};
     for (int i = 0; i < 5; i++) {
-        cb_set_option("cc", names[i]);
-        assert_refused(load_adder(60), REASON_no_compiler, NULL);
-        assert_refused(load_adder(60), REASON_no_compiler, NULL);
+        cb_set_option("cc", wrong[i].name);
+        assert_refused(load_adder(60), REASON_no_compiler, wrong[i].words);
+        assert_refused(load_adder(60), REASON_no_compiler, wrong[i].words);
     }
     cb_set_option("cc", "cc"); /* the answer was remembered for the name, not for good */
     assert_adds(load_adder(60), 60);

@@ -177,6 +177,7 @@ static void compilers(void **state) {
             expect_line(text, "\n    first complaint\n    second complaint\n");
         } else {
             expect_line(text, "fallback: no C compiler was found");
+            expect_line(text, "(cc is '/nonexistent/cc', no program)");
         }
         cb_free_text(text);
         cb_function_free(fast);

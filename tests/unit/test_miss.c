@@ -91,6 +91,7 @@ static void eager_calls(void **state) {
                   "failed: an op of the function failed, or it left an "
                   "error: so did the call");
     expect_reason(asks, "fullgraph=1", "break: the function asked for a value");
+    expect_reason(asks, "backend=vm", "another one behind (cb_item) at ");
     cb_set_option("stance", "force_eager");
     expect_reason(doubles, "backend=vm", "fallback: it was to run eagerly: ");
     cb_set_option("stance", "default");

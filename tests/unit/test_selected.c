@@ -127,6 +127,17 @@ static void refused(void **state) {
     cb_function *fast = cb_compile(nonzero, "fullgraph=1," VM);
     REFUSED(cb_call(fast, x), "fullgraph: the function asked for a value");
     cb_function_free(fast);
+    static const struct {
+        cb_tensor *(*of)(cb_tensor *);
+        const char *words;
+    } asks[] = {{nonzero, "another one behind: cb_nonzero"},
+                {selected, "another one behind: cb_masked_select"}};
+    for (int i = 0; i < 2; i++) {
+        fast = cb_compile(asks[i].of, "fullgraph=1," VM);
+        assert_null(cb_call(fast, x));
+        expect_error(asks[i].words);
+        cb_function_free(fast);
+    }
 }
 
 int main(void) {

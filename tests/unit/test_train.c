@@ -266,6 +266,27 @@ static void run_train(Run *run, int steps, double *losses) {
     fine();
 }
 
+static cb_schedule *stepped;
+
+static cb_tensor *steps_a_schedule(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2);
+    cb_schedule_step(stepped, 0);
+    return y;
+}
+
+/* Who is told that a function asks for a value is told by which call of the user's. */
+static void fullgraph_names_the_schedule(void **state) {
+    (void)state;
+    Run run = run_new("SGD", NULL);
+    stepped = run.schedule;
+    cb_function *fast = cb_compile(steps_a_schedule, "fullgraph=1, backend=vm");
+    assert_null(cb_call(fast, cb_ones(3)));
+    expect_error("asked for a value: its ops are one graph before, and another one behind: "
+                 "cb_schedule_step");
+    cb_function_free(fast);
+    run_free(&run);
+}
+
 static void resumes_bit_for_bit(void **state) {
     (void)state;
     static const char *const made[][2] = {{"AdamW", "amsgrad=True"},
@@ -609,6 +630,7 @@ int main(void) {
         TEST(schedules_go_on_from_the_rate),
         TEST(groups_behind_the_schedule),
         TEST(without_an_optimizer),
+        TEST(fullgraph_names_the_schedule),
     };
     if (!mkdtemp(folder)) return 1;
     int failed = cmocka_run_group_tests_name("train", tests, NULL, NULL);
