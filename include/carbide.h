@@ -803,6 +803,12 @@ CB_API const char *cb_get_option(const char *name);
 CB_API void cb_set_threads(int threads); /* of each call of the process; 0: every core */
 CB_API int cb_threads(void);             /* that a call here would use */
 
+/* torch.set_flush_denormal, off at first: subnormal numbers, in f32 those below 1.2e-38, are 0 in
+ * what this thread computes, and the threads that work for it. Processors take many times as long
+ * for them; gradients and moments that fade away are full of them. False: this processor cannot.
+ * f16 keeps its own, down to 6e-8. */
+CB_API bool cb_set_flush_denormal(bool on);
+
 /* As torch.set_float32_matmul_precision, for the whole process: "highest", with which it begins,
  * "high" or "medium". medium lets products and convolutions of f32 round their factors to bf16,
  * where the processor multiplies those faster (AVX512-BF16 of AMD, AMX); they still sum in f32 and

@@ -202,7 +202,7 @@ def check_calls():
     cannot_fail = {"cb_error", "cb_error_status", "cb_clear_error", "cb_site", "cb_memory", "cb_set_allocator",
                    "cb_cleanup", "cb_dtype_name", "cb_dtype_size", "cb_promote", "cb_manual_seed",
                    "cb_autocast_dtype", "cb_free_text", "cb_threads", "cb_get_float32_matmul_precision",
-                   "cb_opcode_name", "cb_compiled_as"}
+                   "cb_opcode_name", "cb_compiled_as", "cb_set_flush_denormal"}
     text = "\n".join("\n".join(lines_of(p)) for p in sources("include/*.h"))
     for name in re.findall(r"^CB_API [^;(]*?\b(cb_\w+)\(", text, re.M):
         if name not in cannot_fail and not re.search(rf"^#define {name}\(", text, re.M):

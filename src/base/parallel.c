@@ -2,8 +2,9 @@
  *
  * In: a count of items, a grain, a body. Out: the body ran once for every item.
  * Every thread takes one run of whole grains, the same one each time, so that what it touched in
- * the last kernel may still be in its cache. After fork the child stays on one thread: the OpenMP
- * library's threads did not come along, and waiting for them would hang.
+ * the last kernel may still be in its cache, and takes subnormal numbers as the caller does. After
+ * fork the child stays on one thread: the OpenMP library's threads did not come along, and waiting
+ * for them would hang.
  *
  * Where other programs have the processors, a thread of the team begins when the system lets it,
  * milliseconds late, and those that are done wait for it. A caller whose team was late works alone
@@ -18,6 +19,9 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 enum { MOST_THREADS = 1024 };
 enum { ALONE_TIMES = 10 };        /* as long as it has waited */
@@ -26,10 +30,30 @@ static const double late_ms = .3; /* who begins later than this has waited for a
 static _Thread_local double alone_until; /* clock_ms */
 static _Thread_local bool inside; /* of a share that is not OpenMP's: loops in it are not split */
 
+/* ---- subnormal numbers: each thread has bits of its processor say whether they are 0 --------- */
+
+#if defined(__x86_64__)
+enum { FLUSH = 0x8040 }; /* of what is computed, and of what is read */
+static unsigned flushed(void) { return _mm_getcsr() & FLUSH; }
+static void flush(unsigned bits) { _mm_setcsr((_mm_getcsr() & ~(unsigned)FLUSH) | bits); }
+#else
+enum { FLUSH = 0 };
+static unsigned flushed(void) { return 0; }
+static void flush(unsigned bits) { (void)bits; }
+#endif
+
+bool cb_set_flush_denormal(bool on) {
+    flush(on ? FLUSH : 0);
+    return FLUSH != 0;
+}
+
+/* ---- a team ---------------------------------------------------------------------------------- */
+
 typedef struct ParallelWork {
     ParallelBody *body;
     void *user;
     int64_t count, grain, grains;
+    unsigned flushed;      /* the caller's */
     double begun;          /* clock_ms */
     _Atomic double latest; /* how much later a member began, when that was late; or 0 */
 } ParallelWork;
@@ -48,7 +72,10 @@ static void run_share(ParallelWork *work, int64_t member, int64_t team) {
     int64_t high = low + share + (member < rest);
     low *= work->grain;
     high = high >= work->grains ? work->count : high * work->grain;
+    unsigned before = flushed(); /* other programs' teams have the same threads */
+    if (before != work->flushed) flush(work->flushed);
     work->body(work->user, low, high); /* no team has more members than there are grains */
+    if (before != work->flushed) flush(before);
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -121,7 +148,7 @@ int parallel_threads(void) {
 void parallel_for(int64_t count, int64_t grain, ParallelBody *body, void *user) {
     if (count <= 0) return;
     if (grain < 1) grain = 1;
-    ParallelWork work = {body, user, count, grain, (count - 1) / grain + 1, 0, 0};
+    ParallelWork work = {body, user, count, grain, (count - 1) / grain + 1, 0, 0, 0};
     int64_t threads = work.grains > 1 ? parallel_threads() : 1;
     if (threads > work.grains) threads = work.grains;
     if (threads > 1) work.begun = clock_ms();
@@ -132,6 +159,7 @@ void parallel_for(int64_t count, int64_t grain, ParallelBody *body, void *user) 
         body(user, 0, count);
         inside = false;
     } else {
+        work.flushed = flushed();
         run_team(&work, (int)threads);
         if (work.latest > 0) alone_until = clock_ms() + ALONE_TIMES * work.latest;
     }

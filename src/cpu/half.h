@@ -48,7 +48,9 @@ static inline void store_bf16(void *to, Vector v) {
 static inline Vector load_f16(const void *from) {
     Bits half = load_halves(from), magnitude = (half & 0x7fff) << 13;
     Bits special = (Bits)((half & 0x7c00) == 0x7c00) & 0x7f800000;
-    Bits bits = (Bits)((Vector)(magnitude | special) * 0x1p112f);
+    Bits small = (Bits)((Vector)(magnitude + 0x38800000) - 0x1p-14f);
+    Bits moved = (Bits)((Vector)(magnitude | special) * 0x1p112f);
+    Bits bits = pick((Bits)(magnitude < 0x00800000), small, moved);
     return (Vector)(bits | (half & 0x8000) << 16);
 }
 

@@ -111,11 +111,14 @@ MATH long m_to_i64_f32(float a) {
 MATH int m_to_i32_f32(float a) { return (int)(unsigned)(unsigned long)m_to_i64_f32(a); }
 
 //@ from_f16_f32: bits_f32 float_f32
-/* The multiplication moves the exponent, makes denormals right, and NaN quiet. */
+/* The multiplication moves the exponent, and makes NaN quiet. Denormals are mantissas of 2^-14 that
+ * it is taken off: as floats they would be denormal, too, and 0 under cb_set_flush_denormal. */
 MATH float m_from_f16_f32(unsigned short h) {
     unsigned body = (unsigned)(h & 0x7fff) << 13, sign = (unsigned)(h & 0x8000) << 16;
-    body = body >= 0x0f800000u ? body | 0x7f800000u : body; /* inf, NaN */
-    return m_float_f32(m_bits_f32(m_float_f32(body) * 0x1p112f) | sign);
+    unsigned small = m_bits_f32(m_float_f32(body + 0x38800000u) - 0x1p-14f);
+    unsigned whole = body >= 0x0f800000u ? body | 0x7f800000u : body; /* inf, NaN */
+    unsigned moved = m_bits_f32(m_float_f32(whole) * 0x1p112f);
+    return m_float_f32((body < 0x00800000u ? small : moved) | sign);
 }
 
 //@ to_f16_f32: bits_f32 float_f32

@@ -494,6 +494,54 @@ static void every_item_runs_once(void **state) {
     assert_true(cb_threads() >= 1);
 }
 
+typedef struct Flushed {
+    pthread_t caller;
+    atomic_int computed, read, items; /* of which a subnormal number is 0 */
+    atomic_bool helped;
+} Flushed;
+
+static void note_flushed(void *user, int64_t low, int64_t high) {
+    Flushed *seen = user;
+    for (int64_t i = low; i < high; i++) {
+        volatile float small = 1e-30f, tiny;
+        memcpy((void *)&tiny, &(uint32_t){71362}, sizeof tiny); /* 1e-40 */
+        atomic_fetch_add(&seen->computed, small * 1e-10f == 0.0f);
+        atomic_fetch_add(&seen->read, tiny * 1e10f == 0.0f);
+        atomic_fetch_add(&seen->items, 1);
+    }
+    if (!pthread_equal(pthread_self(), seen->caller)) atomic_store(&seen->helped, true);
+}
+
+static void note_thread(void *seen) { note_flushed(seen, 0, 1); }
+
+/* The OpenMP library, as a program of its own would use it. */
+extern void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned) __attribute__((weak));
+
+/* What a team computes is as its caller would, whatever it did before; a busy machine's caller
+ * works alone now and then. */
+static void subnormal_numbers_are_the_callers(void **state) {
+    (void)state;
+    bool can = cb_set_flush_denormal(false);
+    cb_set_threads(3);
+    if (cb_threads() == 1) skip_because("built without OpenMP");
+    int helped = 0;
+    for (double end = clock_ms() + 20000; helped < 4 && clock_ms() < end;) {
+        bool on = helped % 2 == 0;
+        Flushed seen = {.caller = pthread_self()}, others = seen;
+        assert_int_equal(cb_set_flush_denormal(on), can);
+        parallel_for(8, 1, note_flushed, &seen);
+        assert_int_equal(cb_set_flush_denormal(false), can);
+        assert_int_equal(seen.items, 8);
+        assert_int_equal(seen.computed, can && on ? 8 : 0);
+        assert_int_equal(seen.read, can && on ? 8 : 0);
+        if (GOMP_parallel) GOMP_parallel(note_thread, &others, 3, 0);
+        assert_int_equal(others.computed + others.read, 0);
+        helped += seen.helped;
+    }
+    assert_int_equal(helped, 4);
+    cb_set_threads(0);
+}
+
 static void nested(void *user, int64_t low, int64_t high) {
     (void)user;
     for (int64_t i = low; i < high; i++)
@@ -639,6 +687,7 @@ int main(void) {
         cmocka_unit_test(reasons_have_texts),
         cmocka_unit_test(hints_name_options_as_set),
         cmocka_unit_test(every_item_runs_once),
+        cmocka_unit_test(subnormal_numbers_are_the_callers),
         cmocka_unit_test(inner_loops_stay_on_their_thread),
         cmocka_unit_test(a_late_team_is_left_for_a_while),
         cmocka_unit_test(pages_belong_to_one_block),

@@ -1,5 +1,6 @@
 /* f16 and bf16 are one pair of functions each (op/math_f32.h): whatever converts, by hand, by
- * vectors, by instructions for it, or in generated code, gives their bits. For every half and for
+ * vectors, by instructions for it, or in generated code, gives their bits, also where subnormal
+ * floats are 0. For every half and for
  * floats of every sign, exponent and end of the mantissa, NaN and its payload included. */
 #include "kernel_vm.h"
 
@@ -144,8 +145,12 @@ static void known_bits(void **state) {
 static void expect_widened(Convert *widen, cb_dtype half) {
     static float wanted[HALVES], got[HALVES];
     widen_one(half, halves, wanted, HALVES);
-    widen(half, halves, got, HALVES);
-    for (int i = 0; i < HALVES; i++) assert_int_equal(bits_of(got[i]), bits_of(wanted[i]));
+    for (int flushes = 0; flushes < 2; flushes++) {
+        cb_set_flush_denormal(flushes);
+        widen(half, halves, got, HALVES);
+        cb_set_flush_denormal(false);
+        for (int i = 0; i < HALVES; i++) assert_int_equal(bits_of(got[i]), bits_of(wanted[i]));
+    }
 }
 
 /* low: below each sign, exponent and upper mantissa. */
