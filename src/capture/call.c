@@ -408,7 +408,7 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
 }
 
 OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *const *input,
-                                     int input_count, Entry *entry, const char *again,
+                                     int input_count, Entry *entry, const TraceAgain *again,
                                      Tensor **output) {
     FRAME_MARK(mark);
     cb_status before = cb_error_status();

@@ -82,9 +82,9 @@ static inline bool call_owns_input(const Call *call, int i) {
 int call_plainly(const Function *function, Tensor *const *input, int input_count, Tensor **output);
 int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output);
 /* The caller has entered the function (retire.c), which this leaves, however the call ends. again:
- * why no entry does; NULL: there is one, or there was none at all. */
+ * why no entry does. */
 int call_traced_function(Function *function, Ambient now, Tensor *const *input, int input_count,
-                         Entry *entry, const char *again, Tensor **output);
+                         Entry *entry, const TraceAgain *again, Tensor **output);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
 void call_drop_values(Call *call);   /* the room for them, which are NULL */

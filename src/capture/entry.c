@@ -317,7 +317,7 @@ static void insert(Function *function, Entry *entry) {
 }
 
 static void append(Function *function, Entry *entry) {
-    if (entry->trace->again) atomic_fetch_add(&function->recompiles, 1);
+    if (entry->trace->again.text) atomic_fetch_add(&function->recompiles, 1);
     entry->made = atomic_load(&function->calls); /* before it is in the list */
     atomic_store(&entry->used, entry->made);
     insert(function, entry);
@@ -352,6 +352,14 @@ static void end_making(Function *function, Entry *made) {
     lock_give(lock);
 }
 
+/* Where it is counted: several threads may have missed the same one. */
+static void note_again(const Entry *entry) {
+    const TraceAgain *again = &entry->trace->again;
+    if (!again->text || again->reason == REASON_NONE) return;
+    bool more = strcmp(again->text, reason_info(again->reason)->text) != 0;
+    function_note(entry->function, again->reason, again->site, "%s", more ? again->text : "");
+}
+
 Entry *entry_make(Call *call) {
     Function *function = call->function;
     Recording *recording = call->recording;
@@ -362,6 +370,7 @@ Entry *entry_make(Call *call) {
     if (made) arena_seal(entry->trace->arena);
     if (made) entry_compile_later(entry); /* who finds the entry finds what is to be waited for */
     if (!same) end_making(function, made ? entry : NULL);
+    if (made) note_again(entry);
     if (same) return same;
     if (!made) {
         entry->trace = NULL; /* the recording still needs it */

@@ -286,7 +286,7 @@ static void print_times(const Entry *entry, Buffer *out) {
 
 static void print_entry(const Entry *entry, Buffer *out) {
     print_times(entry, out);
-    if (entry->trace->again) putf(out, "  recorded again: %s\n", entry->trace->again);
+    if (entry->trace->again.text) putf(out, "  recorded again: %s\n", entry->trace->again.text);
     print_capture(entry, out);
     Buffer text = buffer_new(out->arena);
     graph_print(entry->graph, &text);

@@ -123,9 +123,10 @@ static bool has_entry(const Function *function) {
     return e;
 }
 
-/* Without an entry: what speaks against one more, or REASON_NONE; miss: why there is none. */
+/* Without an entry: what speaks against one more, or REASON_NONE; miss: why there is none; again:
+ * the same for one beside others. */
 static Reason find_obstacle(Function *function, Ambient now, Tensor *const *input, int input_count,
-                            char *miss, size_t bytes) {
+                            char *miss, size_t bytes, TraceAgain *again) {
     bool resized = function_find_resized(function, input, input_count);
     int count = function_alternatives(function, false, resized);
     Reason obstacle = stance_find(count, function_limit()), why = obstacle;
@@ -135,9 +136,8 @@ static Reason find_obstacle(Function *function, Ambient now, Tensor *const *inpu
     bool known = has_entry(function);
     if (known) why = miss_describe(function, now, input, input_count, miss, bytes);
     if (obstacle == REASON_recompile_limit) miss_advise(function, miss, bytes);
-    if (known || obstacle != REASON_NONE)
-        function_note(function, obstacle == REASON_NONE ? why : obstacle, site_current(), "%s",
-                      miss);
+    if (obstacle != REASON_NONE) function_note(function, obstacle, site_current(), "%s", miss);
+    *again = (TraceAgain){why, site_current(), known ? miss : NULL};
     return obstacle;
 }
 
@@ -209,11 +209,12 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
     Entry *entry = find_entry(function, now, input, input_count);
     char miss[256];
     Reason obstacle = REASON_NONE;
-    if (!entry) obstacle = find_obstacle(function, now, input, input_count, miss, sizeof miss);
+    TraceAgain again = {.text = NULL};
+    if (!entry)
+        obstacle = find_obstacle(function, now, input, input_count, miss, sizeof miss, &again);
     bool whole = entry && function->options.fullgraph;
     if (obstacle == REASON_NONE && !whole) /* which leaves the function */
-        return call_traced_function(function, now, input, input_count, entry,
-                                    entry || !has_entry(function) ? NULL : miss, output);
+        return call_traced_function(function, now, input, input_count, entry, &again, output);
     int count = 0;
     if (whole) {
         entry_use(entry);

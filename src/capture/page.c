@@ -183,9 +183,9 @@ static void put_graph(const Entry *entry, int function, Buffer *out) {
     snprintf(id, sizeof id, "f%dg%d", function, entry->number);
     putf(out, "<h3 id=\"%s\">Graph %d%s</h3>\n", id, entry->number,
          entry->resumes ? ", behind a value that the function asked for" : "");
-    if (entry->trace->again) {
+    if (entry->trace->again.text) {
         put(out, "<p>Recorded again: ");
-        page_text(out, entry->trace->again);
+        page_text(out, entry->trace->again.text);
         put(out, ".</p>\n");
     }
     if (entry_backend(entry))

@@ -167,7 +167,7 @@ bool record_shorten(Call *call, int count) {
     Recording *shorter = record_prefix(call, recording->trace, count, NULL);
     if (!shorter) return false;
     shorter->models = recording->models;
-    trace_say_again(shorter->trace, recording->trace->again);
+    trace_say_again(shorter->trace, &recording->trace->again);
     call->recording = shorter;
     call->trace = shorter->trace;
     call->at = count;

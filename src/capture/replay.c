@@ -28,11 +28,11 @@ static bool begin_recording(Call *call, Reason why, const char *what) {
         call_break(call, obstacle, text);
         return false;
     }
-    if (why != REASON_number_argument && what)
-        function_note(function, why, site_current(), "%s", what);
+    Site site = site_current();
     call_begins_recording(call);
     if (record_from(call, call->trace, call->at)) {
-        trace_say_again(call->recording->trace, what);
+        Reason told = why == REASON_number_argument ? REASON_NONE : why; /* by number.c */
+        trace_say_again(call->recording->trace, &(TraceAgain){told, site, what});
         return true;
     }
     call_break(call, REASON_out_of_memory, "while recording");

@@ -145,11 +145,13 @@ static void widen(Call *call, LeftSegment *left) {
     stand_at(call, left);
     call_begins_recording(call);
     Recording *again = record_again(call, trace);
+    const TraceAgain why = {REASON_crosses_more, site_current(),
+                            reason_info(REASON_crosses_more)->text};
     call->end_ms = clock_ms();
     Entry *wider = NULL;
     if (again && mark_end(again)) {
         again->trace->draws = trace->draws;
-        trace_say_again(again->trace, reason_info(REASON_crosses_more)->text);
+        trace_say_again(again->trace, &why);
         for (int v = 0; v < length(trace->value); v++)
             atomic_store(&again->trace->crosses[v], atomic_load(&trace->crosses[v]));
         wider = make(call, again);
@@ -157,7 +159,6 @@ static void widen(Call *call, LeftSegment *left) {
     record_free(again);
     stand_nowhere(call);
     if (!wider || wider == left->entry) return;
-    function_note(call->function, REASON_crosses_more, site_current(), "%s", "");
     lock_take(function_lock(call->function));
     entry_set_wider(left->entry, wider);
     lock_give(function_lock(call->function));

@@ -119,9 +119,9 @@ static void put_inputs(const Entry *entry, Buffer *out) {
     }
     if (entry->input_count > MOST_INPUTS) put(&line, ", ...");
     put_line(out, &line, 4);
-    if (entry->trace->again) {
+    if (entry->trace->again.text) {
         line = buffer_new(out->arena);
-        putf(&line, "  recorded again: %s", entry->trace->again);
+        putf(&line, "  recorded again: %s", entry->trace->again.text);
         put_line(out, &line, 4);
     }
     if (tensors) {

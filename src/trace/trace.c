@@ -293,8 +293,10 @@ int trace_values_after(const Trace *trace, int count) {
     return values;
 }
 
-void trace_say_again(Trace *trace, const char *why) {
-    if (why && !arena_guard(trace->arena)) trace->again = arena_text(trace->arena, why);
+void trace_say_again(Trace *trace, const TraceAgain *again) {
+    if (!again->text || arena_guard(trace->arena)) return;
+    const char *text = arena_text(trace->arena, again->text);
+    trace->again = (TraceAgain){again->reason, again->site, text};
 }
 
 bool trace_alike(const Trace *a, const Trace *b, int count) {

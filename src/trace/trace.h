@@ -16,6 +16,7 @@
 #define CARBIDE_TRACE_TRACE_H
 
 #include "base/buffer.h"
+#include "base/reason.h"
 #include "base/vec.h"
 #include "eager/apply.h"
 #include "nn/module.h"
@@ -168,6 +169,13 @@ static inline uint32_t line_key(int op, int input_count, int quiet) {
     return ((uint32_t)op | (uint32_t)input_count << 16) ^ (uint32_t)quiet;
 }
 
+/* Why it was recorded beside what was known. REASON_NONE: that was told already. */
+typedef struct TraceAgain {
+    Reason reason;
+    Site site;
+    const char *text; /* NULL: nothing was known */
+} TraceAgain;
+
 typedef struct Trace {
     Arena *arena;          /* owned */
     _Atomic int references;
@@ -180,7 +188,7 @@ typedef struct Trace {
     TraceMeeting *meeting; /* vec, in the order of the ops */
     TraceAnswer *answer; /* vec */
     int argument_count;
-    const char *again; /* why it was recorded beside what was known, or NULL: nothing was */
+    TraceAgain again;
     int parted;           /* ops before the one with which its recording left what was known */
     int *output;          /* vec: values; -1 is NULL */
     int *escaped;         /* vec: results that outlive the call without being returned; of a segment
@@ -200,7 +208,7 @@ typedef struct Trace {
 Trace *trace_new(void); /* NULL: out of memory */
 Trace *trace_retain(Trace *trace);
 void trace_release(Trace *trace); /* NULL is allowed */
-void trace_say_again(Trace *trace, const char *why); /* Trace.again, if there is memory */
+void trace_say_again(Trace *trace, const TraceAgain *again); /* copied, if there is memory */
 bool trace_same(const Trace *a, const Trace *b);
 /* True when the first count ops, and the values that they use, are equal but for numbers. */
 bool trace_alike(const Trace *a, const Trace *b, int count);

@@ -1,5 +1,5 @@
-/* Two threads that record one segment at once, of which one uses more behind its end: the entry
- * that lets less cross is made last, and stands in for no other one. */
+/* Two threads that record at once: one segment, of which one uses more behind its end, so that the
+ * entry that lets less cross is made last, and stands in for no other one; and one graph. */
 #include "capture/function.h"
 #include "capture_support.h"
 #include "fixture.h"
@@ -61,9 +61,47 @@ static void narrow_after_wide(void **state) {
     pthread_barrier_destroy(&both);
 }
 
+static cb_tensor *meets(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.5);
+    if (at_once) pthread_barrier_wait(&both);
+    return y;
+}
+
+static void *call_of_five(void *fast) {
+    cb_scope_open();
+    cb_tensor *y = cb_call((cb_function *)fast, cb_ones(5));
+    cb_scope_close();
+    return y ? fast : NULL;
+}
+
+/* Both threads miss a graph of their size, and one of them makes it: the reason is counted as the
+ * graphs are. */
+static void missed_by_both(void **state) {
+    (void)state;
+    pthread_t thread[2];
+    void *right[2];
+    pthread_barrier_init(&both, NULL, 2);
+    cb_function *fast = cb_compile(meets, "dynamic=0, backend=vm");
+    assert_non_null(cb_call(fast, cb_ones(3)));
+    at_once = true;
+    for (int t = 0; t < 2; t++)
+        assert_int_equal(pthread_create(&thread[t], NULL, call_of_five, fast), 0);
+    for (int t = 0; t < 2; t++) pthread_join(thread[t], &right[t]);
+    assert_true(right[0] && right[1]);
+    at_once = false;
+    char *text = cb_explain(fast);
+    assert_int_equal(cb_stats(fast).recompiles, 1);
+    assert_non_null(strstr(text, "  recorded again: an input differs from every recorded graph ("));
+    assert_null(strstr(text, " times"));
+    cb_free_text(text);
+    cb_function_free(fast);
+    pthread_barrier_destroy(&both);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(narrow_after_wide, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(missed_by_both, open_scope, close_scope),
     };
     return run_counted(tests);
 }
