@@ -396,12 +396,12 @@ static void put_differences(const char *want, const char *have, Buffer *out) {
                  (int)line_bytes(have), have);
 }
 
-/* The entry that is most like it, another one, and how much it is; 0: there is none. */
-static int find_nearest(const char *directory, const char *description, char nearest[CACHE_KEY],
-                        char nearest_text[CACHE_TEXT]) {
+/* The entry of the same source that is most like it, another one; false: there is none. */
+static bool find_nearest(const char *directory, const char *description, char nearest[CACHE_KEY],
+                         char nearest_text[CACHE_TEXT]) {
     char text[CACHE_TEXT], key[CACHE_KEY];
     Listing list = {0};
-    int most = 0;
+    int most = SAME_SOURCE - 1;
     cache_key(description, key);
     cache_visit(directory, add_entry, &list);
     for (int i = 0; i < list.count; i++) {
@@ -414,7 +414,12 @@ static int find_nearest(const char *directory, const char *description, char nea
         memcpy(nearest_text, text, sizeof text);
     }
     memory_free(list.entry);
-    return most;
+    return most >= SAME_SOURCE;
+}
+
+static void count_entry(void *user, const CacheEntry *entry) {
+    (void)entry;
+    ++*(int *)user;
 }
 
 void cache_why(const char *directory, const char *description, Buffer *out) {
@@ -423,16 +428,19 @@ void cache_why(const char *directory, const char *description, Buffer *out) {
     if (cache_describe(directory, key, text)) {
         putf(out, "%s is there\n", key);
     } else if (find_nearest(directory, description, nearest, text)) {
-        putf(out, "%s is not there; the nearest entry is %s:\n", key, nearest);
+        putf(out, "%s is not there; of the same source the nearest entry is %s:\n", key, nearest);
         put_differences(description, text, out);
     } else {
-        put(out, "the cache holds no entry like it\n");
+        int count = 0;
+        cache_visit(directory, count_entry, &count);
+        putf(out, "%s is not there; the cache holds %d entr%s, none of the same source\n", key,
+             count, count == 1 ? "y" : "ies");
     }
 }
 
 bool cache_other_key(const char *directory, const char *description, Buffer *out) {
     char nearest[CACHE_KEY], text[CACHE_TEXT];
-    if (find_nearest(directory, description, nearest, text) < SAME_SOURCE) return false;
+    if (!find_nearest(directory, description, nearest, text)) return false;
     put_differences(description, text, out);
     return true;
 }

@@ -72,8 +72,8 @@ typedef void CacheVisit(void *user, const CacheEntry *entry);
 int cache_visit(const char *directory, CacheVisit *visit,
                 void *user); /* entries; -1: no directory */
 bool cache_describe(const char *directory, const char *key, char description[CACHE_TEXT]);
-/* Whether an object of this description is there, or else in which lines the nearest entry
- * differs. */
+/* Whether an object of this description is there, or else in which lines the nearest entry of the
+ * same source differs. */
 void cache_why(const char *directory, const char *description, Buffer *out);
 /* In which lines the entry of the same source that is most like it differs, where that is another
  * one; false: no other one has the source. */

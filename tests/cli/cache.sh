@@ -15,7 +15,7 @@ expect() { # expect PATTERN ARGUMENTS...
 }
 
 expect "^0 entries" cache list
-expect "holds no entry like it" cache why gelu --batch 4096
+expect "holds 0 entries, none of the same source" cache why gelu --batch 4096
 expect "^0 entries" cache list
 command -v "${CARBIDE_CC:-cc}" >/dev/null 2>&1 || { echo "no C compiler: the rest is left out"; exit $failed; }
 
@@ -36,8 +36,9 @@ mkdir "$work/cache/work-killed" && touch -d '2 hours ago' "$work/cache/work-kill
 expect "C, from the disk cache" explain gelu --batch 4096
 [ -d "$work/cache/work-killed" ] && { echo "a process that compiles nothing sweeps nothing"; failed=1; }
 expect "is there" cache why gelu --batch 4096
-expect "is not there; the nearest entry is" cache why gelu --batch 4096 --dtype f64
-expect "wanted  source" cache why gelu --batch 4096 --dtype f64
+expect "is not there; the cache holds 1 entry, none of the same source" cache why gelu --batch 4096 --dtype f64
+CARBIDE_LEVEL=base expect "is not there; of the same source the nearest entry is" cache why gelu --batch 4096
+CARBIDE_LEVEL=base expect "wanted  cpu base" cache why gelu --batch 4096
 
 expect "^1 entry saved to" cache export "$work/kernels"
 CARBIDE_CACHE_DIR="$work/elsewhere" expect "^1 entry taken from" cache import "$work/kernels"
