@@ -263,7 +263,7 @@ static int draw(int below) {
 }
 
 static cb_tensor *any_slice(cb_tensor *x) {
-    int dim = draw(2), size = dim ? COLUMNS : ROWS, start = draw(size), kind = draw(6);
+    int dim = draw(2), size = dim ? COLUMNS : ROWS, start = draw(size), kind = draw(7);
     if (kind == 0) return cb_select(x, dim, start);
     if (kind == 1) return cb_narrow(cb_flip(x, cb_dims(dim)), dim, start, 1);
     if (kind == 2) return cb_slice(x, dim, start, size, 1 + draw(3));
@@ -321,6 +321,56 @@ static void of_slices(void **state) {
     assert_int_equal(complaints, 0);
 }
 
+/* ---- products with one matrix ---------------------------------------------------------------- */
+
+enum { INNER = 9, OUTER = 11, MOST_PRODUCTS = 7 };
+
+static cb_tensor *numbers(int64_t rows, int64_t columns) {
+    cb_tensor *x = cb_remainder(cb_mul(cb_arange(0, rows * columns), 2 + draw(5)), 7);
+    return cb_to(cb_view(x, cb_dims(rows, columns)), CB_F32);
+}
+
+/* Of a few rows or of as many as the matrix has, which is read as it is, by rows of two dims, as
+ * several, turned, turned with something added, and from the left. */
+static cb_tensor *any_product(cb_tensor *w) {
+    int rows = 1 + draw(3) * draw(4), kind = draw(7);
+    cb_tensor *x = numbers(rows, kind < 3 ? INNER : OUTER), *y = NULL;
+    if (kind == 0) y = cb_matmul(x, w);
+    if (kind == 1) y = cb_flatten(cb_matmul(cb_unsqueeze(x, 1), w), 0, 1);
+    if (kind == 2) {
+        cb_tensor *matrices = cb_expand(w, cb_dims(2, 3, INNER, OUTER));
+        y = cb_flatten(cb_matmul(cb_view(x, cb_dims(1, 1, rows, INNER)), matrices), 0, 2);
+    }
+    if (kind == 3) y = cb_matmul(x, cb_transpose(w, 0, 1));
+    if (kind == 4) y = cb_matmul(x, cb_add(cb_transpose(w, 0, 1), 1));
+    if (kind == 5) y = cb_linear(x, w, NULL);
+    if (kind == 6) y = cb_matmul(w, cb_transpose(x, 0, 1));
+    return cb_sum(cb_mul(y, numbers(cb_size(y, 0), cb_size(y, 1))));
+}
+
+static int64_t products_of;
+static cb_tensor *gradient_of_products(cb_tensor *w) {
+    drawn = (unsigned)products_of;
+    int count = 1 + draw(MOST_PRODUCTS);
+    cb_tensor *sum = cb_mul(cb_sum(w), draw(2) * 100.0), *g = NULL;
+    for (int k = 0; k < count; k++) sum = cb_add(sum, any_product(w));
+    assert_int_equal(cb_grad(sum, NULL, &w, 1, &g), CB_OK);
+    return g;
+}
+
+/* Eagerly they are added up one by one; all numbers are small integers. */
+static void of_products(void **state) {
+    (void)state;
+    cb_tensor *w = cb_requires_grad_(cb_randn(cb_dims(INNER, OUTER)), true);
+    for (products_of = 1; products_of <= 40; products_of++) {
+        cb_function *fast = cb_compile(gradient_of_products, "backend=vm, fullgraph=1");
+        cb_tensor *same = cb_eq(cb_call(fast, w), gradient_of_products(w));
+        if (item(cb_all(same)) != 1) COMPLAIN("products %d", (int)products_of);
+        cb_function_free(fast);
+    }
+    assert_int_equal(complaints, 0);
+}
+
 /* What comes to x first is the caller's own, and a part is added to it. */
 static void of_a_slice_beside_all(void **state) {
     (void)state;
@@ -356,7 +406,10 @@ static void methods_of_the_host_are_for_the_host(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(every_op), TEST(every_row), TEST(of_slices),
+    const struct CMUnitTest tests[] = {TEST(every_op),
+                                       TEST(every_row),
+                                       TEST(of_slices),
+                                       TEST(of_products),
                                        TEST(of_a_slice_beside_all),
                                        TEST(methods_of_the_host_are_for_the_host)};
     return cmocka_run_group_tests_name("grad", tests, NULL, NULL);

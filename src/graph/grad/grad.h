@@ -43,6 +43,7 @@ typedef struct GradSum {
     Node *whole; /* NULL: none */
     Node **part; /* vec: of slices, zeros elsewhere, that are not in `whole` */
     Node **scatter; /* vec: added to zeros, nor are those */
+    Node **product; /* vec: products of matrices, or those turned, nor are those */
 } GradSum;
 
 /* g is of the node's sizes and dtype. */

@@ -3,11 +3,16 @@
  *     x: f32[8, 4], each column read       4 times slice_scatter(zeros, g, 1, t, t + 1)
  *     their sum                            concat(g0, g1, g2, g3), and no zeros
  *
+ *     w: f32[1024, 256] of 32 steps        32 times matmul(permute(g), h), f32[16, 1024] and [16,
+ *     256]
+ *     their sum                            matmul(permute(concat(g0 .. g31)), concat(h0 .. h31))
+ *
  * Gradients of slices are kept as they are until all of them are there. Then those that lie side by
  * side are joined, with zeros in the gaps, and what overlaps is joined apart: windows of w
  * elements, a step of one between them, are w sums. What was scattered to zeros, as by a table of
  * which rows are looked up, is scattered to the sum of the others; but for a few rows, of which
- * readers find the sums (`read_row_sums`). */
+ * readers find the sums (`read_row_sums`). Products of few rows take less time to be put below each
+ * other than to be added up. */
 #include "graph/grad/grad.h"
 #include "graph/rewrite.h"
 
@@ -34,11 +39,28 @@ static bool is_part(const Node *g) {
            is_zeros(g->input[0]);
 }
 
+/* g as a product of two matrices, which may be turned. */
+static Node *product_below(Node *g) {
+    return g->op == OP_permute && g->rank == 2 ? g->input[0] : g;
+}
+
+/* Fewer elements to copy than to add; turned, or not, as the first one. */
+static bool joins_products(const GradSum *sum, Node *g) {
+    const Node *product = product_below(g);
+    if (sum->product && sum->product[0]->op != g->op) return false;
+    if (product->op != OP_matmul || product->input[0]->rank != 2 || product->input[1]->rank != 2)
+        return false;
+    int64_t sums = product->input[0]->size[1];
+    return sums * (product->size[0] + product->size[1]) < product->size[0] * product->size[1];
+}
+
 void grad_sum_add(Graph *graph, GradSum *sum, Node *g) {
     if (is_part(g))
         push(graph->arena, sum->part, g);
     else if (g->op == OP_scatter_add && is_zeros(g->input[0]) && !adds_few_rows(g))
         push(graph->arena, sum->scatter, g);
+    else if (joins_products(sum, g))
+        push(graph->arena, sum->product, g);
     else
         sum->whole = sum->whole ? call2(graph, OP_add, sum->whole, g) : g;
 }
@@ -128,7 +150,34 @@ static void add_scatters(Graph *graph, GradSum *sum) {
     }
 }
 
+static Node *turned(Graph *graph, Node *x) {
+    return call_permute(graph, x, (cb_dim_list){2, {1, 0}});
+}
+
+/* The factors of all below each other, the first step's first. */
+static Node *joined_factors(Graph *graph, Node *const *product, bool left) {
+    Node **piece = NULL;
+    for (int i = length(product) - 1; i >= 0; i--) {
+        Node *matmul = product_below(product[i]);
+        push(graph->arena, piece, left ? turned(graph, matmul->input[0]) : matmul->input[1]);
+    }
+    return joined(graph, piece, length(piece), 0);
+}
+
+static void add_products(Graph *graph, GradSum *sum) {
+    Node **product = sum->product, *one = product[0];
+    graph->origin = product[length(product) - 1]->origin;
+    if (length(product) > 1) {
+        Node *left = turned(graph, joined_factors(graph, product, true));
+        one = call2(graph, OP_matmul, left, joined_factors(graph, product, false));
+        if (one && product[0]->op == OP_permute) one = turned(graph, one);
+    }
+    sum->whole = sum->whole ? call2(graph, OP_add, one, sum->whole) : one;
+    sum->product = NULL;
+}
+
 Node *grad_sum(Graph *graph, const Node *x, GradSum *sum) {
+    if (sum->product) add_products(graph, sum);
     if (sum->part) add_parts(graph, x, sum);
     if (sum->scatter) add_scatters(graph, sum);
     return sum->whole;
