@@ -3,8 +3,7 @@
  *     x: f32[8, 4], each column read       4 times slice_scatter(zeros, g, 1, t, t + 1)
  *     their sum                            concat(g0, g1, g2, g3), and no zeros
  *
- *     w: f32[1024, 256] of 32 steps        32 times matmul(permute(g), h), f32[16, 1024] and [16,
- *     256]
+ *     w: f32[1024, 256], read by 32 steps  32 times matmul(permute(g), h), f32[1024, 256] each
  *     their sum                            matmul(permute(concat(g0 .. g31)), concat(h0 .. h31))
  *
  * Gradients of slices are kept as they are until all of them are there. Then those that lie side by
