@@ -212,8 +212,8 @@ bool check_run(const Entry *entry, Tensor *const *input, Tensor **output) {
     for (int k = 0; done && k < entry_results(entry); k++) {
         Compared it = output_of(entry, k);
         check_tensor(entry, &it, output[k], expected[k]);
-        cb_keep(output[k]);
     }
+    for (int k = 0; done && k < entry->graph_output_count; k++) cb_keep(output[k]);
     for (int i = 0; done && i < entry->mutated_count; i++) {
         int k = input_number(entry, entry->mutated[i]);
         Compared it = mutated_of(entry, i, k);
@@ -221,7 +221,7 @@ bool check_run(const Entry *entry, Tensor *const *input, Tensor **output) {
     }
     tracer_set(tracer);
     cb_scope_close();
-    for (int k = 0; done && k < entry_results(entry); k++) cb_scope_add(output[k]);
+    for (int k = 0; done && k < entry->graph_output_count; k++) cb_scope_add(output[k]);
     memory_free(shadow);
     return done;
 }

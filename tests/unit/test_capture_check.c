@@ -225,6 +225,28 @@ static void test_event_behind_a_write(void **state) {
     cb_set_option("check", "0");
 }
 
+static cb_tensor *weight;
+static cb_tensor *saves(cb_tensor *x) { return cb_sin(cb_matmul(x, weight)); }
+
+/* Values that gradients read are results, too, which nothing is compared with. */
+static void test_saved_values(void **state) {
+    (void)state;
+    cb_set_option("check", "1");
+    weight = cb_requires_grad_(cb_full(cb_dims(3, 3), 0.5), true);
+    cb_function *fast = cb_compile(saves, VM);
+    for (int call = 0; call < 2; call++) {
+        cb_tensor *g, *wanted;
+        cb_grad(cb_sum(cb_call(fast, cb_ones(cb_dims(3, 3)))), NULL, &weight, 1, &g);
+        cb_grad(cb_sum(saves(cb_ones(cb_dims(3, 3)))), NULL, &weight, 1, &wanted);
+        expect_tensor(g, wanted, 1e-6, 1e-6);
+    }
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "1 value saved"));
+    cb_free_text(text);
+    cb_function_free(fast);
+    cb_set_option("check", "0");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_reports, open_scope, close_scope),
@@ -233,6 +255,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_failing_step, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_draws, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(test_event_behind_a_write, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(test_saved_values, open_scope, close_scope),
     };
     return run_counted(tests);
 }
