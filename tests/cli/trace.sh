@@ -31,9 +31,9 @@ assert events[-1]["ph"] == "M" and events[-1]["args"]["name"] == "carbide", even
 spans = events[:-1]
 assert all(e["ph"] == "X" and e["dur"] >= 0 and e["tid"] and e["pid"] for e in spans), spans
 names = [e["name"] for e in spans]
-for name in ("recording", "passes and constants", "schedule", "code and weights"):
+for name in ("recording mlp", "passes and constants", "schedule", "code and weights"):
     assert names.count(name) == 1, (name, names)
 assert names.count("matmul") == 3, names
 at = {e["name"]: e for e in spans}
-assert at["recording"]["ts"] < at["schedule"]["ts"] < at["matmul"]["ts"], at
+assert at["recording mlp"]["ts"] < at["schedule"]["ts"] < at["matmul"]["ts"], at
 END

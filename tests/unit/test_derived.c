@@ -140,7 +140,7 @@ static void a_child_makes_it_anew(void **state) {
 
 /* ---- networks ------------------------------------------------------------------------------- */
 
-enum { WIDE = 256, WEIGHT_BYTES = WIDE * WIDE * 4, ROWS = 8, MANY = 100 };
+enum { WIDE = 512, WEIGHT_BYTES = WIDE * WIDE * 4, ROWS = 8, MANY = 100 };
 
 static sem_t inside, outside;
 static _Thread_local bool pauses; /* after the last op, before they run */
@@ -201,18 +201,18 @@ static void entries_share(void **state) {
     cb_function *fast = cb_compile(module, "backend=vm"), *other;
     expect_forward(fast, module, ROWS);
     expect_held(live() - before, 1);
-    assert_true(explains(fast, "  packed weights: 524.3 KB\n"));
+    assert_true(explains(fast, "  packed weights: 2097.2 KB\n"));
     for (int i = 1; i < 4; i++) expect_forward(fast, module, ROWS + i);
     assert_int_equal(cb_stats(fast).graphs, 4);
     expect_held(live() - before, 1);
-    assert_true(explains(fast, "  packed weights: 524.3 KB, shared by 4 entries\n"));
+    assert_true(explains(fast, "  packed weights: 2097.2 KB, shared by 4 entries\n"));
     other = cb_compile(module, "backend=vm, fullgraph=1");
     expect_forward(other, module, ROWS);
     expect_held(live() - before, 1);
     cb_function_free(fast);
     expect_forward(other, module, ROWS);
     expect_held(live() - before, 1);
-    assert_true(explains(other, "  packed weights: 524.3 KB\n"));
+    assert_true(explains(other, "  packed weights: 2097.2 KB\n"));
     cb_function_free(other);
     assert_int_equal(live(), before);
     cb_module_free(module);
@@ -247,7 +247,7 @@ static void changes(void **state) {
     cb_scope_close();
     for (int i = 0; i < 2; i++) expect_forward(fast, module, ROWS + i);
     expect_held(live() - before, 1);
-    assert_true(explains(fast, "524.3 KB, shared by 2 entries"));
+    assert_true(explains(fast, "2097.2 KB, shared by 2 entries"));
     ((float *)cb_data(cb_module_get(module, "plain")))[5] = 3;
     cb_changed(cb_module_get(module, "plain"));
     for (int i = 0; i < 2; i++) expect_forward(fast, module, ROWS + i);
@@ -334,7 +334,7 @@ static void threads_pack_once(void **state) {
     }
     for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
     expect_held(live() - before, 1);
-    assert_true(explains(caller[0].fast, "524.3 KB, shared by 4 entries"));
+    assert_true(explains(caller[0].fast, "2097.2 KB, shared by 4 entries"));
     for (int i = 0; i < THREADS; i++) cb_function_free(caller[i].fast);
     assert_int_equal(live(), before);
     cb_module_free(module);

@@ -173,7 +173,8 @@ static void a_value_printed_makes_two_graphs(void **state) {
     prints_value = true;
     cb_function *fast = call_forward("tensor([[0.0000, 0.0000],\n        [0.0000, 0.5000]])\n");
     expect_compiled(fast, 2, 2);
-    snprintf(line, sizeof line, "another one behind at %s:%d\n", __FILE__, LINE_OF_PRINT);
+    snprintf(line, sizeof line, "another one behind (cb_print) at %s:%d\n", __FILE__,
+             LINE_OF_PRINT);
     assert_true(explains(fast, line));
     cb_function_free(fast);
 }
