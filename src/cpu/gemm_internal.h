@@ -8,12 +8,12 @@
 #include <stdatomic.h>
 
 enum {
-    GEMM_MAX_WIDTH = 32, /* rows or columns of the largest register tile */
+    GEMM_MAX_WIDTH = 32,   /* rows or columns of the largest register tile */
     GEMM_RUN_K = 64,       /* of k, for which rows of A and B are read before the next ones are */
     GEMM_LONG_PIECE = 512, /* of k, some of those, which gemm_long sums in the task's own
                             * precision */
-    GEMM_SUM_GAP = 16    /* between rows of sums in a scratch: at a stride of a power of two they
-                          * would fall into few sets of the cache */
+    GEMM_SUM_GAP = 16      /* between rows of sums in a scratch: at a stride of a power of two they
+                            * would fall into few sets of the cache */
 };
 
 typedef struct Gemm { /* one call of gemm_run */

@@ -24,6 +24,13 @@ typedef struct GemmAhead {
     int64_t part, parts;
 } GemmAhead;
 
+/* Lanes that hold so many columns, or the most that there are: a power of two. */
+static inline int gemm_lanes_for(int64_t most, int64_t columns) {
+    int width = GEMM_LEAST_WIDTH;
+    while (width < most && width < columns) width *= 2;
+    return width;
+}
+
 /* Lanes of the next columns of a small product, of which `rest` are left: no more than there are
  * columns, and of the last ones as few as hold them, some for the second time. */
 static inline int gemm_small_width(int most, int64_t columns, int64_t rest) {

@@ -39,8 +39,8 @@ bool gemm_fits_swept(const MatmulTask *task) {
 static void run_rest(const Gemm *gemm, const SweptPart *part, int64_t column) {
     const MatmulTask *s = &gemm->task;
     _Alignas(64) char sums[MOST_ROWS * GEMM_MAX_WIDTH * sizeof(float)]; /* f64 has half as many */
-    int64_t element = (int64_t)gemm->element, rest = part->columns - column, width = 4;
-    while (width < rest) width *= 2;
+    int64_t element = (int64_t)gemm->element, rest = part->columns - column;
+    int64_t width = gemm_lanes_for(gemm->type->columns, rest);
     for (int64_t k = 0; k < s->k; k += GEMM_RUN_K)
         gemm->type->thin(s->m, least(GEMM_RUN_K, s->k - k), part->a + k * s->a_k * element, s->a_m,
                          s->a_k, part->b + (k * s->b_k + part->columns - width) * element, s->b_k,

@@ -35,9 +35,8 @@ typedef struct ThinPanel { /* of B, or of the result */
 /* Full tiles, and at the end what it takes. */
 static ThinPanel panel_at(const Gemm *gemm, int64_t number) {
     int64_t full = gemm->type->columns, column = number * full, rest = gemm->task.n - column;
-    int64_t width = GEMM_LEAST_WIDTH;
-    while (width < full && width < rest) width *= 2;
-    return (ThinPanel){column, (int)width, (int)least(width, rest)};
+    int width = gemm_lanes_for(full, rest);
+    return (ThinPanel){column, width, (int)least(width, rest)};
 }
 
 /* The same where it begins before the last tile's end: columns are computed twice rather than lanes

@@ -181,20 +181,26 @@ static FamilyKernel kernel_of(Arena *arena, const int64_t number[3]) {
     return kernel;
 }
 
+static Code *any_code(void) {
+    char source[] = "int nothing;\n";
+    CodeResult result = code_load(source, strlen(source), NULL, 0, NULL);
+    assert_non_null(result.code);
+    return result.code;
+}
+
 /* What does not change with a length is known by its structure, until the code goes. */
 static void kernels_are_known_again(void **state) {
     (void)state;
-    char source[] = "int nobody;\n";
-    CodeResult result = code_load(source, strlen(source), NULL, 0, NULL);
+    Code *code = any_code();
     Arena *arena = arena_new();
-    assert_true(result.code && arena && !arena_guard(arena));
+    assert_true(arena && !arena_guard(arena));
     Kernel *one = kernel_new(arena), *other = kernel_new(arena);
     one->key[0] = other->key[0] = 91, one->key[1] = 2, other->key[1] = 3;
     const int64_t number[] = {7, 8, 9};
     FamilyKernel made = kernel_of(arena, number);
     memcpy(made.kernel, one->key, sizeof made.kernel);
     family_choose(&made, NULL, &(FamilyUsual){.count = 0});
-    family_add(&made, result.code, NULL);
+    family_add(&made, code, NULL);
     FamilyKernel again = family_kernel(one, arena), new = family_kernel(other, arena);
     assert_memory_equal(again.key, made.key, sizeof made.key);
     assert_int_equal(length(again.holes.hole), 3);
@@ -203,7 +209,7 @@ static void kernels_are_known_again(void **state) {
     families_cleanup();
     again = family_kernel(one, arena);
     assert_memory_equal(again.key, new.key, sizeof new.key);
-    code_release(result.code);
+    code_release(code);
     arena_free(arena);
 }
 
@@ -224,29 +230,28 @@ static void expect_arguments(const FamilyKernel *kernel, int a, int b, int c) {
 /* Objects of a process are mappings, which the system counts. */
 static void codes_are_bounded(void **state) {
     (void)state;
-    char source[] = "int never;\n";
-    CodeResult result = code_load(source, strlen(source), NULL, 0, NULL);
+    Code *code = any_code();
     Arena *arena = arena_new();
-    assert_true(result.code && arena && !arena_guard(arena));
+    assert_true(arena && !arena_guard(arena));
     const int64_t number[] = {7, 8, 9};
     KernelFunction *function;
     for (uint64_t family = 0; family < 1200; family++) {
         FamilyKernel kernel = kernel_of(arena, number);
         kernel.key[0] = kernel.kernel[0] = family;
         family_choose(&kernel, NULL, &(FamilyUsual){.count = 0});
-        family_add(&kernel, result.code, NULL);
+        family_add(&kernel, code, NULL);
     }
     int known = 0;
     for (uint64_t family = 0; family < 1200; family++) {
         FamilyKernel kernel = kernel_of(arena, number);
         kernel.key[0] = family;
-        Code *code = family_find(&kernel, &function);
-        assert_int_equal(code != NULL, family >= 1200 - 1024);
-        if (code) known++, code_release(code);
+        Code *found = family_find(&kernel, &function);
+        assert_int_equal(found != NULL, family >= 1200 - 1024);
+        if (found) known++, code_release(found);
     }
     assert_int_equal(known, 1024);
     families_cleanup();
-    code_release(result.code);
+    code_release(code);
     arena_free(arena);
 }
 
@@ -254,40 +259,39 @@ static void codes_are_bounded(void **state) {
  * of those, everything is one. */
 static void choices_are_counted(void **state) {
     (void)state;
-    char source[] = "int nothing;\n";
-    CodeResult result = code_load(source, strlen(source), NULL, 0, NULL);
+    Code *code = any_code();
     Arena *arena = arena_new();
-    assert_true(result.code && arena && !arena_guard(arena));
+    assert_true(arena && !arena_guard(arena));
     for (int64_t layer = 0; layer < 10; layer++)
         for (int thread = 0; thread < 10; thread++) {
             const int64_t number[] = {100 + layer, 50, 70}, before[] = {100 + layer, 40, 70};
-            FamilyKernel kernel = compiled(arena, result.code, number, before);
+            FamilyKernel kernel = compiled(arena, code, number, before);
             expect_arguments(&kernel, -1, 0, -1);
         }
     KernelFunction *function;
     FamilyKernel found = kernel_of(arena, (int64_t[]){104, 60, 70});
-    Code *code = family_find(&found, &function);
-    assert_ptr_equal(code, result.code);
-    code_release(code);
+    Code *served = family_find(&found, &function);
+    assert_ptr_equal(served, code);
+    code_release(served);
     expect_arguments(&found, -1, 0, -1);
     found = kernel_of(arena, (int64_t[]){111, 60, 70});
     assert_null(family_find(&found, &function));
     /* The layer's own code says which were arguments. */
-    found = compiled(arena, result.code, (int64_t[]){103, 40, 90}, (int64_t[]){103, 40, 70});
+    found = compiled(arena, code, (int64_t[]){103, 40, 90}, (int64_t[]){103, 40, 70});
     expect_arguments(&found, -1, 0, 1);
-    found = compiled(arena, result.code, (int64_t[]){204, 40, 70}, (int64_t[]){104, 40, 70});
+    found = compiled(arena, code, (int64_t[]){204, 40, 70}, (int64_t[]){104, 40, 70});
     expect_arguments(&found, 0, 1, -1);
-    found = compiled(arena, result.code, (int64_t[]){300, 31, 71}, (int64_t[]){300, 31, 72});
+    found = compiled(arena, code, (int64_t[]){300, 31, 71}, (int64_t[]){300, 31, 72});
     expect_arguments(&found, -1, -1, 0);
-    found = compiled(arena, result.code, (int64_t[]){301, 31, 73}, (int64_t[]){302, 31, 73});
+    found = compiled(arena, code, (int64_t[]){301, 31, 73}, (int64_t[]){302, 31, 73});
     expect_arguments(&found, 0, -1, -1);
-    found = compiled(arena, result.code, (int64_t[]){401, 33, 33}, (int64_t[]){401, 34, 34});
+    found = compiled(arena, code, (int64_t[]){401, 33, 33}, (int64_t[]){401, 34, 34});
     expect_arguments(&found, -1, 0, 0);
     found = kernel_of(arena, (int64_t[]){401, 40, 50}); /* numbers that were equal so far */
     assert_null(family_find(&found, &function));
-    found = compiled(arena, result.code, (int64_t[]){501, 35, 36}, (int64_t[]){501, 34, 36});
+    found = compiled(arena, code, (int64_t[]){501, 35, 36}, (int64_t[]){501, 34, 36});
     expect_arguments(&found, 0, 1, 2);
-    code_release(result.code);
+    code_release(code);
     arena_free(arena);
 }
 

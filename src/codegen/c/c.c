@@ -91,7 +91,7 @@ static void end_at_whole_lines(CKernel *c) {
               LINE_LANES, LINE_LANES - 1, LINE_LANES);
 }
 
-/* The same of a kernel that has another text for few inner points, and fewer lanes in it. */
+/* n of a kernel that has another text for few inner points, and fewer lanes in it. */
 static void count_of_few(CKernel *c) {
     Emit *e = &c->e;
     const char *points = emit_size(e, e->kernel->inner_size);
