@@ -240,7 +240,7 @@ void call_op_failed(Call *call) {
     if (!call->failure && cb_error()) call->failure = memory_copy_text(cb_error());
 }
 
-bool call_event(Call *call, Reason reason, const char *asks) {
+bool call_event(Call *call, Reason reason, const Tensor *asked) {
     if (!call->at) return true;
     if (checkpoint_current()) { /* whose other runs do the same, whatever is compiled by then */
         atomic_store(&call->function->breaks_again, true);
@@ -251,6 +251,14 @@ bool call_event(Call *call, Reason reason, const char *asks) {
     if (call->mode == CALL_RECORDS && !joint_may_follow(call->recording) &&
         call_keeps_history(call, NULL, 0, why))
         return call_needs_tape(call, why);
+    if (call->mode == CALL_RECORDS) {
+        const char *asks = thread_state.asks;
+        function_note(call->function, reason, site_current(), "%s%s", asks ? "cb_" : "",
+                      asks ? asks : "");
+        atomic_fetch_add(&call->function->breaks, 1);
+        if (!segment_end(call, asked))
+            return call_break(call, REASON_out_of_memory, "while recording");
+    }
     if (call->mode == CALL_REPLAYS && joint_is_promised(call->entry, call->value))
         return call_needs_tape(call, promise_followed);
     segment_before_writes(call, NULL);
@@ -262,10 +270,6 @@ bool call_event(Call *call, Reason reason, const char *asks) {
             return call_break(call, REASON_out_of_memory, "while recording");
         launch_or_run(call, before);
         if (call->mode == CALL_IS_EAGER) return true;
-    } else if (call->mode == CALL_RECORDS) {
-        function_note(call->function, reason, site_current(), "%s%s", asks ? "cb_" : "",
-                      asks ? asks : "");
-        atomic_fetch_add(&call->function->breaks, 1);
     }
     if (segment_leave(call, launches)) return true;
     if (before == CB_OK && !call->lost) cb_clear_error(); /* the ops do without what it lacked */
@@ -344,7 +348,7 @@ static bool settle(Call *call, Tensor **output, int count, cb_status before) {
         return false;
     }
     for (int k = 0; k < count; k++) call_meet(call, output[k]);
-    segment_compute_all(call); /* for whom the function kept it */
+    segment_outlived(call); /* for whom the function kept it */
     if (cb_error_status() == CB_OK) call->lost = false;
     if (call->mode == CALL_IS_EAGER) return good && !call->lost;
     if (!good)

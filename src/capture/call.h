@@ -107,9 +107,9 @@ static inline int call_traced(const Call *call, const Tensor *x) {
 }
 /* A captured tensor becomes value number v. */
 bool call_bind(Call *call, int v, Tensor *x);
-/* Somebody asks for a value, in a call of this name without cb_, NULL: not known: what was traced
- * so far is computed, and the call goes on behind it. False: an error. */
-bool call_event(Call *call, Reason reason, const char *asks);
+/* Somebody asks for a value, that of `asked` or, NULL, what the reason tells: what was traced so
+ * far is computed, and the call goes on behind it. False: an error. */
+bool call_event(Call *call, Reason reason, const Tensor *asked);
 /* A history is needed later, which no graph has: the ops run with the tape, now and the next time.
  * As call_break. */
 bool call_needs_tape(Call *call, const char *why);
@@ -189,6 +189,9 @@ void expose_end(Call *call);
 
 /* segment.c */
 bool segment_ends_here(const Call *call); /* the replayed trace goes on from here */
+/* The recording ends at an event: it is compiled, where it is known what crosses, and the call goes
+ * over to its entry. False: no memory. */
+bool segment_end(Call *call, const Tensor *asked);
 /* At an event the call goes over to what follows. A segment that has not run does so now, op by op.
  * False: no memory; the call still stands where it stood, or at nothing. */
 bool segment_leave(Call *call, bool has_run);
@@ -208,6 +211,8 @@ void segment_before_writes(Call *call, const Tensor *written);
 /* A tensor from outside is about to get a hook, which gradients of left segments do not see. */
 void segment_before_hook(Call *call);
 void segment_compute_all(Call *call);     /* nothing waits any more */
+void segment_outlived(Call *call);        /* nor when the function has returned: what lives is
+                                           * used */
 void segment_met(Call *call, Tensor *x);  /* a shell of a left segment is used: it gets a value */
 void segment_lost(Call *call, Tensor *x); /* it dies */
 const void *segment_storage_of(const Tensor *x); /* of a shell of a left segment */

@@ -30,7 +30,7 @@ bool expose(Call *call, Tensor *x, Reason reason) {
     if (is_exposed(call, x)) return true;
     if (call->mode == CALL_RECORDS && !call->at)
         function_note(call->function, reason, site_current(), "%s", "");
-    if (!call_event(call, reason, NULL)) return false;
+    if (!call_event(call, reason, x)) return false;
     if (call->mode == CALL_IS_EAGER) return true;
     call_meet(call, x);
     segment_before_writes(call, x);

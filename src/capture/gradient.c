@@ -279,7 +279,7 @@ bool call_takes_hook(Tracer *tracer, Tensor *x) {
                                      "register it behind the op that gives the result");
     /* Gradients by what is from outside are computed before it has a hook, or they would see it. */
     bool cuts = v != NO_VALUE || trace_has_backward(call->trace, call->at);
-    bool done = !cuts || call_event(call, REASON_hook_registered, NULL);
+    bool done = !cuts || call_event(call, REASON_hook_registered, x);
     if (v == NO_VALUE) segment_before_hook(call);
     call_meet(call, x);
     return tape_is_promised(x) ? call_needs_tape(call, promise_followed) : done;

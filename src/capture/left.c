@@ -323,6 +323,12 @@ void segment_compute_all(Call *call) {
     for (LeftSegment *left = call->left; left; left = left->next) compute_waiting(call, left);
 }
 
+void segment_outlived(Call *call) {
+    for (LeftSegment *left = call->left; left; left = left->next)
+        for (int k = 0; k < left->shells; k++)
+            if (left->shell[k].x) segment_met(call, left->shell[k].x);
+}
+
 void segment_before_hook(Call *call) {
     for (LeftSegment *left = call->left; left; left = left->next)
         if (trace_has_backward(left->trace, length(left->trace->op))) compute_waiting(call, left);

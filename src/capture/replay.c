@@ -201,8 +201,8 @@ static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
                                  [ACCESS_POINTER] = REASON_pointer_given,
                                  [ACCESS_CHANGE] = REASON_pointer_write};
     Call *call = call_interrupted(tracer);
-    const char *asks = thread_state.asks;
     if (call->function->options.fullgraph) {
+        const char *asks = thread_state.asks;
         char what[64] = "";
         if (asks) snprintf(what, sizeof what, "cb_%s", asks);
         return call_break(call, why[access], what);
@@ -212,7 +212,7 @@ static bool trace_materialize(Tracer *tracer, Tensor *x, TensorAccess access) {
     bool real = call_traced(call, x) == NO_VALUE && access != ACCESS_POINTER;
     if (real && (!x->storage || !call_touches(call, x))) return true;
     if (access == ACCESS_POINTER || access == ACCESS_CHANGE) return expose(call, x, why[access]);
-    bool done = call_event(call, why[access], asks);
+    bool done = call_event(call, why[access], x);
     call_meet(call, x);
     return done;
 }

@@ -10,8 +10,10 @@
  * remembered in the trace (crosses), and at the end of the call the segment is compiled once more,
  * wider.
  *
- * The first time, a segment runs op by op at its event, and is compiled when the call has ended, or
- * when it has come by MANY_ROUNDS times: by then it is known what crosses.
+ * The first time, a segment is compiled at its event if it is known what crosses: all that lives
+ * does, the same ops over other sizes or numbers tell, or gradients do. So that run has the bits of
+ * those behind it. Else it runs op by op, and is compiled when the call has ended, or when it has
+ * come by MANY_ROUNDS times: by then it is known.
  *
  * Nothing waits for what a later write would change: before a segment writes to memory that a left
  * one reads, that one's waiting values are computed; and of a segment that itself writes, has
@@ -99,12 +101,19 @@ static void stand_nowhere(Call *call) {
     call->recording = NULL;
 }
 
-/* What crossed before, where it differs in numbers alone, does so again. */
-static void inherit_crossing(const Call *call, Trace *trace) {
-    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next))
-        if (trace_covers(trace, e->trace))
-            for (int v = 0; v < length(trace->value); v++)
-                if (atomic_load(&e->trace->crosses[v])) atomic_store(&trace->crosses[v], true);
+/* What crossed before, where it differs in numbers or sizes alone, does so again. False: nothing is
+ * known. */
+static bool inherit_crossing(const Call *call, Trace *trace) {
+    bool known = false;
+    for (Entry *e = atomic_load(&call->function->first); e; e = atomic_load(&e->next)) {
+        bool alike = e->resumes == call->resumed && e->trace->goes_on;
+        if (!alike || !(trace_covers(trace, e->trace) || trace_resembles(e->trace, trace)))
+            continue;
+        known = true;
+        for (int v = 0; v < length(trace->value); v++)
+            if (atomic_load(&e->trace->crosses[v])) atomic_store(&trace->crosses[v], true);
+    }
+    return known;
 }
 
 static bool choose_crossing(const Call *call, Trace *trace) {
@@ -178,6 +187,94 @@ void segment_finish(Call *call, bool compiles) {
     left_free_all(call);
 }
 
+/* ---- at the event ---------------------------------------------------------------------------- */
+
+typedef bool Chooses(const Call *call, const void *what, int v);
+
+static bool cross_those(const Call *call, Chooses *chooses, const void *what) {
+    Trace *trace = call->recording->trace;
+    bool some = false;
+    for (int v = 0; v < length(trace->value); v++) {
+        bool lives = call->value[v] && trace->value[v].kind == VALUE_IS_RESULT;
+        if (!lives || !chooses(call, what, v)) continue;
+        atomic_store(&trace->crosses[trace->value[v].root], true);
+        atomic_store(&trace->crosses[v], true);
+        some = true;
+    }
+    return some;
+}
+
+static bool is_any(const Call *call, const void *what, int v) {
+    (void)call, (void)what, (void)v;
+    return true;
+}
+
+/* It is asked for, or lives on whatever the function does: as the gradient of a leaf does. */
+static bool is_wanted(const Call *call, const void *asked, int v) {
+    return call->value[v] == asked || !frame_holds(&call->frame, call->value[v]);
+}
+
+/* A loss, from which gradients will begin, or did. */
+static bool is_loss(const Call *call, const void *followed, int v) {
+    const TraceValue *value = &call->recording->trace->value[v];
+    return value->tracked && meta_numel(&value->meta) == 1 && !((const bool *)followed)[v];
+}
+
+static bool cross_losses(const Call *call, Arena *arena) {
+    const Trace *trace = call->recording->trace;
+    bool *followed = arena_new_array(arena, bool, length(trace->value) + 1);
+    for (int i = 0; i < call->at; i++) {
+        const TraceOp *op = &trace->op[i];
+        bool tracked = false;
+        for (int k = 0; k < trace_op_results(op); k++)
+            tracked |= trace->value[op->result + k].tracked;
+        for (int k = 0; k < op->input_count && tracked; k++)
+            if (op->input[k].kind == OPERAND_VALUE) followed[op->input[k].value] = true;
+    }
+    return cross_those(call, is_loss, followed);
+}
+
+/* All that lives crosses, or it is known from what differs in numbers or sizes, or can be told by
+ * gradients: those that there are live on, and a loss will have some. */
+static bool knows_crossing(const Call *call, const Tensor *asked) {
+    Trace *trace = call->recording->trace;
+    if (arena_guard(trace->arena)) return false;
+    if (trace->whole || call->stale) return cross_those(call, is_any, NULL), true;
+    trace_make_likeness(trace);
+    bool known = inherit_crossing(call, trace);
+    known |= trace_has_backward(trace, call->at);
+    known |= cross_losses(call, trace->arena);
+    cross_those(call, is_wanted, asked);
+    return known;
+}
+
+/* The call goes over to the entry of what it has recorded. False: there is none. */
+static bool compile_here(Call *call) {
+    Recording *recording = call->recording;
+    call->end_ms = clock_ms();
+    Entry *entry = make(call, recording);
+    if (!entry) {
+        if (recording->graph) arena_free(recording->graph->arena);
+        recording->graph = NULL; /* it has become a part of one */
+        return false;
+    }
+    call_drops_recording(call);
+    record_free(recording);
+    call->recording = NULL;
+    call->entry = entry;
+    call->trace = entry->trace;
+    call->mode = CALL_REPLAYS;
+    return true;
+}
+
+bool segment_end(Call *call, const Tensor *asked) {
+    if (!mark_end(call->recording)) return false;
+    Trace *trace = call->recording->trace;
+    trace->draws = trace_draws(trace, call->at, call->argument);
+    if (knows_crossing(call, asked)) compile_here(call);
+    return true;
+}
+
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static LeftSegment *find_like(const LeftSegment *made) {
@@ -195,14 +292,6 @@ const Trace *segment_recorded(const Call *call, LeftSegment **behind) {
         left = left->next;
     *behind = left;
     return left ? left->trace : NULL;
-}
-
-static void cross_all(const LeftSegment *left, Trace *trace) {
-    for (int k = 0; k < left->shells; k++) {
-        int v = left->shell[k].value;
-        atomic_store(&trace->crosses[trace->value[v].root], true);
-        atomic_store(&trace->crosses[v], true);
-    }
 }
 
 static void follow(const Call *call, LeftSegment *left, LeftSegment *leader) {
@@ -272,7 +361,6 @@ static bool run_recorded(Call *call, LeftSegment *left) {
     left->end_ms = clock_ms();
     bool done = left_compute_first(left);
     LeftSegment *like = find_like(left), *leader = like ? like : left;
-    if (call->stale || left->trace->whole) cross_all(left, leader->recording->trace);
     if (like)
         follow(call, left, like);
     else
@@ -282,9 +370,6 @@ static bool run_recorded(Call *call, LeftSegment *left) {
 }
 
 static bool leave_recorded(Call *call) {
-    if (!mark_end(call->recording)) return false;
-    Trace *trace = call->recording->trace;
-    trace->draws = trace_draws(trace, call->at, call->argument);
     LeftSegment *left = left_new(call, call->tracer.alive);
     if (!left) return false;
     left->recording = call->recording;

@@ -384,6 +384,9 @@ static void liken_op(Trace *trace, const TraceOp *op) {
 }
 
 void trace_make_likeness(Trace *trace) {
+    memset(trace->likeness, 0, sizeof trace->likeness);
+    memset(trace->floats, 0, sizeof trace->floats);
+    memset(trace->sizes, 0, sizeof trace->sizes);
     liken(trace, (uint64_t)length(trace->op));
     for (int i = 0; i < length(trace->op); i++) liken_op(trace, &trace->op[i]);
     for (int v = 0; v < length(trace->value); v++) {

@@ -112,7 +112,7 @@ static void test_parts(void **state) {
                                                writes_across, writes_turned, writes_often};
     for (size_t i = 0; i < 2 * sizeof functions / sizeof *functions; i++)
         expect_same_2(functions[i / 2], i % 2 ? "backend=c" : VM,
-                      functions[i / 2] == writes_often ? 3 : 1); /* cut behind 8 writes */
+                      functions[i / 2] == writes_often ? 4 : 1); /* cut behind 8 writes */
 }
 
 /* ---- parts that are written by the kernel that computes them --------------------------------- */
