@@ -137,7 +137,10 @@ static bool follows_size(const TextNumber *hole, int64_t size) {
  * where there are none, one that follows no size which varies. -20 is where the second part of a
  * concatenation begins. */
 static bool is_usual(const TextNumber *hole, const FamilyUsual *usual) {
-    if (hole->size && hole->value.i < 2 && hole->value.i > -2) return true;
+    bool slight = hole->size && hole->value.i < 2 && hole->value.i > -2, last = false;
+    for (int i = 0; i < length(usual->varying) && slight; i++)
+        last |= usual->varying[i] == 2 && hole->value.i == 1; /* of two */
+    if (slight) return !last;
     for (int i = 0; i < length(usual->varying); i++)
         if (hole->size && hole->value.i == usual->varying[i]) return false;
     for (int k = 0; k < usual->count; k++)

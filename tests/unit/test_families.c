@@ -295,6 +295,22 @@ static void choices_are_counted(void **state) {
     arena_free(arena);
 }
 
+/* Of an axis of two points that varies, 1 is the last one. */
+static void the_last_of_two_follows_the_size(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_true(arena && !arena_guard(arena));
+    for (int64_t size = 2; size < 4; size++) {
+        int64_t *varying = NULL;
+        push(arena, varying, size);
+        FamilyKernel kernel = kernel_of(arena, (int64_t[]){1, 0, -1}), one = kernel;
+        FamilyUsual usual = {&one, 1, varying};
+        family_choose(&kernel, NULL, &usual);
+        expect_arguments(&kernel, size == 2 ? 0 : -1, -1, -1);
+    }
+    arena_free(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kernels_of_another_function, open_scope,
@@ -303,6 +319,7 @@ int main(void) {
                                         close_scope_without_error),
         cmocka_unit_test_setup_teardown(layers_of_one_width_are_one, open_scope,
                                         close_scope_without_error),
+        cmocka_unit_test(the_last_of_two_follows_the_size),
         cmocka_unit_test_setup_teardown(a_text_that_grows, open_scope, close_scope_without_error),
         cmocka_unit_test_setup_teardown(a_stride_is_no_number_of_rows, open_scope,
                                         close_scope_without_error),
