@@ -49,11 +49,72 @@ static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
     return true;
 }
 
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* As the op's k-th operand. */
+static bool takes(const Trace *trace, const TraceOp *op, int k, double value) {
+    cb_operand number = {.kind = (int)op->input[k].kind};
+    const Param *param = k < op->input_count ? NULL : op_varying(op->op, k - op->input_count);
+    Attrs attrs = {{0}};
+    if (number.kind == CB_OPERAND_FLOAT)
+        number.f = value;
+    else
+        number.i = (int64_t)value;
+    trace_attrs(op, NULL, &attrs);
+    if (param && param->type == PARAM_NUMBER)
+        attr_set_number(&attrs, param->word, number);
+    else if (param)
+        attrs.word[param->word] = number.i;
+    return trace_may_vary(trace, op, k, &number, &attrs);
+}
+
+/* What is between two that an op takes it takes, too, but for 0 and special powers; as integers
+ * wrap around, those that are no divisors end early. */
+static void find_limits(const Trace *trace, const TraceOp *op, TraceNumber *number) {
+    static const double limit[][2] = {{-65504, 65504}, {1e-6, 65504}, {1e-6, 0.75}},
+                        whole[][2] = {{-0x1p52, 0x1p52}, {1, 127}};
+    bool is_float = number->kind == CB_OPERAND_FLOAT;
+    int k = number->operand, choices = is_float ? 3 : 2;
+    number->least = 1;
+    for (int i = 0; i < choices && op->op != OP_pow; i++) {
+        const double *range = is_float ? limit[i] : whole[i];
+        if (range[0] < 0 && !takes(trace, op, k, 0)) continue;
+        if (!takes(trace, op, k, range[0]) || !takes(trace, op, k, range[1])) continue;
+        number->least = range[0], number->most = range[1];
+        return;
+    }
+}
+
+static void note_numbers(Trace *trace, TraceOp *op) {
+    op->number = NULL; /* those of the trace that it was repeated from */
+    op->number_words = 0;
+    for (int k = 0; k < op->operand_count; k++) {
+        const TraceOperand *operand = &op->input[k];
+        if (!operand_is_argument(operand)) continue;
+        TraceNumber number = {(uint8_t)k, (uint8_t)operand->kind, .argument = operand->value};
+        if (k >= op->input_count) {
+            const Param *param = op_varying(op->op, k - op->input_count);
+            number.is_attribute = true;
+            number.says_kind = param->type == PARAM_NUMBER;
+            number.word = (uint8_t)(param->word + number.says_kind);
+            op->number_words |= UINT64_C(1) << number.word;
+            if (number.says_kind) op->number_words |= UINT64_C(1) << param->word;
+        }
+        find_limits(trace, op, &number);
+        push(trace->arena, op->number, number);
+    }
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
 void trace_make_lines(Trace *trace) {
     int count = length(trace->op);
     TraceLine *line = arena_zalloc(trace->arena, sizeof *line * (size_t)(count + 1));
-    for (int i = 0; i <= count; i++)
-        if (i == count || !line_fits(trace, &trace->op[i], &line[i])) line[i].what = LINE_IS_OTHER;
+    for (int i = 0; i <= count; i++) {
+        bool fits = i < count && line_fits(trace, &trace->op[i], &line[i]);
+        if (!fits) line[i].what = LINE_IS_OTHER;
+        if (i < count) note_numbers(trace, &trace->op[i]);
+    }
     trace->line = line;
     trace->serial = serial_next();
 }
@@ -148,21 +209,15 @@ Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_co
     return take_line(call, line, false) ? call->value[v] : NULL;
 }
 
-/* Numbers that are arguments become what they are now, each as soon as it is seen: what does not
- * match is looked at again from its first operand on. */
 static bool are_numbers(Call *call, const TraceLine *line, const cb_operand *input, int input_count,
                         const Attrs *attrs) {
     const TraceOp *op = &call->trace->op[call->at];
     for (int i = 0; i < line->word_count; i++)
-        if (line->word[i] != attrs->word[i] && !trace_word_is_argument(op, i)) return false;
+        if (line->word[i] != attrs->word[i] && !(op->number_words >> i & 1)) return false;
     for (int k = 0; k < input_count; k++)
-        if (!is_operand(call, line, k, input[k], true) &&
-            (line->kind[k] != LINE_ARGUMENT || !match_number(call, op, k, input, attrs)))
+        if (!is_operand(call, line, k, input[k], true) && line->kind[k] != LINE_ARGUMENT)
             return false;
-    for (int k = input_count; op->varies && k < op->operand_count; k++)
-        if (operand_is_argument(&op->input[k]) && !match_number(call, op, k, input, attrs))
-            return false;
-    return true;
+    return match_numbers(call, op, input, attrs);
 }
 
 /* The call is where the tracer's function called it: no jump has left that, and no autocast has

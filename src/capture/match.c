@@ -87,13 +87,25 @@ bool match_real(Call *call, int v, Tensor *x) {
            call_bind(call, v, x);
 }
 
-/* Any number of its kind that changes nothing but itself. */
-static bool match_argument(Call *call, const TraceOp *op, int k, const cb_operand *given,
-                           const Attrs *attrs) {
-    const TraceOperand *operand = &op->input[k];
-    if (!operand_is_argument(operand) || (int)operand->kind != given->kind) return false;
-    if (op->op != OP_assign && !trace_may_vary(call->trace, op, k, given, attrs)) return false;
-    call->argument[operand->value] = given->i;
+/* The number as the call has it. */
+static inline cb_operand given_number(const TraceNumber *number, const cb_operand *input,
+                                      const Attrs *attrs) {
+    if (!number->is_attribute) return input[number->operand];
+    const int64_t *word = &attrs->word[number->word];
+    return (cb_operand){.kind = number->says_kind ? (int)word[-1] : number->kind, .i = *word};
+}
+
+/* Any of its kind that changes nothing but itself. */
+bool match_numbers(Call *call, const TraceOp *op, const cb_operand *input, const Attrs *attrs) {
+    for (int i = 0; i < length(op->number); i++) {
+        const TraceNumber *number = &op->number[i];
+        cb_operand given = given_number(number, input, attrs);
+        if (given.kind != number->kind) return false;
+        double value = given.kind == CB_OPERAND_FLOAT ? given.f : (double)given.i;
+        bool sure = value >= number->least && value <= number->most;
+        if (!sure && !trace_may_vary(call->trace, op, number->operand, &given, attrs)) return false;
+        call->argument[number->argument] = given.i;
+    }
     return true;
 }
 
@@ -111,12 +123,9 @@ static bool match_tensor(Call *call, const TraceOperand *operand, Tensor *x) {
            match_real(call, operand->value, x);
 }
 
-static bool match_operand(Call *call, const TraceOp *op, int k, const cb_operand *given,
-                          const Attrs *attrs) {
-    const TraceOperand *operand = &op->input[k];
-    if (is_met(call, operand, given)) return true;
-    return given->kind == CB_OPERAND_TENSOR ? match_tensor(call, operand, given->tensor)
-                                            : match_argument(call, op, k, given, attrs);
+static bool match_operand(Call *call, const TraceOperand *operand, const cb_operand *given) {
+    return is_met(call, operand, given) ||
+           (given->kind == CB_OPERAND_TENSOR && match_tensor(call, operand, given->tensor));
 }
 
 /* An operand, or behind them an attribute, as it is given. */
@@ -125,12 +134,6 @@ static cb_operand given_operand(const TraceOp *op, int k, const cb_operand *inpu
     if (k < op->input_count) return input[k];
     cb_operand number = attr_varying(op_varying(op->op, k - op->input_count), attrs->word);
     return number_given(&number) ? number : cb_operand_tensor(NULL);
-}
-
-bool match_number(Call *call, const TraceOp *op, int k, const cb_operand *input,
-                  const Attrs *attrs) {
-    cb_operand given = given_operand(op, k, input, attrs);
-    return match_argument(call, op, k, &given, attrs);
 }
 
 /* Attributes as traces have them. NULL with an error. */
@@ -149,8 +152,7 @@ static const TraceOp *match_op(const Call *call, int op, int input_count, const 
         return NULL;
     if (next->word_count && !attrs) return NULL;
     for (int i = 0; i < next->word_count; i++)
-        if (next->word[i] != attrs->word[i] && !(next->varies && trace_word_varies(next, i)))
-            return NULL;
+        if (next->word[i] != attrs->word[i] && !(next->number_words >> i & 1)) return NULL;
     return next;
 }
 
@@ -174,10 +176,11 @@ bool match_here(Call *call, int op, const cb_operand *input, int input_count, co
     attrs = as_traced(op, input, attrs, &normal);
     const TraceOp *next = match_op(call, op, input_count, attrs);
     if (!next || (next->back && !match_wrt(call, next->back))) return false;
-    for (int i = 0; i < (next->varies ? next->operand_count : input_count); i++) {
-        cb_operand given = given_operand(next, i, input, attrs);
-        if (!match_operand(call, next, i, &given, attrs)) return false;
-    }
+    for (int i = 0; i < input_count; i++)
+        if (!operand_is_argument(&next->input[i]) &&
+            !match_operand(call, &next->input[i], &input[i]))
+            return false;
+    if (!match_numbers(call, next, input, attrs)) return false;
     if (next->makes && device_default() != call->ambient.device) return false;
     call->at++;
     return true;

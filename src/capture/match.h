@@ -14,10 +14,8 @@ bool match_any(Call *call, int op, const cb_operand *input, int input_count, con
 /* Goes over to the next entry behind `behind` (NULL: the first one) that did the same as `left` so
  * far; key (find.c): of those that have it. NULL: there is none, and the call is back at `left`. */
 Entry *match_next_entry(Call *call, Entry *left, Entry *behind, const uint64_t *key);
-/* Operand k, or behind them an attribute, is an argument, and is given another number that it may
- * be: that is it in this call. */
-bool match_number(Call *call, const TraceOp *op, int k, const cb_operand *input,
-                  const Attrs *attrs);
+/* Numbers that are arguments are given those that they may be, which are theirs in this call. */
+bool match_numbers(Call *call, const TraceOp *op, const cb_operand *input, const Attrs *attrs);
 /* x is a real tensor where the trace has value v: the same input, or a captured tensor that
  * fits. */
 bool match_real(Call *call, int v, Tensor *x);

@@ -182,6 +182,7 @@ enum { NOWHERE = -1, WINDOWS = CB_MAX_RANK };
 
 /* The dimension along which several elements are one in memory, or NOWHERE. */
 static int repeats_along(const Tensor *target) {
+    if (tensor_contiguous(target)) return NOWHERE;
     if (tensor_span_bytes(target) == 0) return NOWHERE; /* nothing is written */
     for (int i = 0; i < target->rank; i++)
         if (target->stride[i] == 0 && target->size[i] > 1) return i;

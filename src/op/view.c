@@ -235,11 +235,35 @@ Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *resu
 
 bool view_has_start(Op op) { return op == OP_slice || op == OP_select || op == OP_narrow; }
 
+/* As it is mostly called: all of it is of x as it is. */
+static bool begins_within(Op op, const Meta *x, const int64_t *word) {
+    int64_t dim = view_reach(op, word).dim;
+    if (dim < 0 || dim >= x->rank) return false;
+    int64_t start = op == OP_slice    ? word[ATTR_slice_start]
+                    : op == OP_narrow ? word[ATTR_narrow_start]
+                                      : word[ATTR_select_index];
+    int64_t left = x->size[dim] - start;
+    if (start < 0 || left <= 0) return false;
+    if (op == OP_slice)
+        return word[ATTR_slice_step] > 0 && word[ATTR_slice_end] > start &&
+               word[ATTR_slice_end] <= x->size[dim];
+    int64_t count = view_reach(op, word).count;
+    return count > 0 && count <= left;
+}
+
 bool view_normalize(Op op, const Meta *x, Attrs *attrs) {
     Inferred inferred;
+    int64_t *word = attrs->word;
+    if (begins_within(op, x, word)) {
+        if (op != OP_slice) return true;
+        int64_t step = word[ATTR_slice_step];
+        int64_t last = (word[ATTR_slice_end] - 1 - word[ATTR_slice_start]) / step;
+        word[ATTR_slice_end] = last * step + 1;
+        return true;
+    }
     if (!op_infer(op, x, 1, attrs, &inferred)) return false;
     if (op != OP_slice) return true;
-    int64_t *word = attrs->word, count = inferred.result.size[word[ATTR_slice_dim]];
+    int64_t count = inferred.result.size[word[ATTR_slice_dim]];
     word[ATTR_slice_end] = count ? (count - 1) * word[ATTR_slice_step] + 1 : 0;
     return true;
 }

@@ -48,6 +48,18 @@ static inline bool operand_is_argument(const TraceOperand *operand) {
     return operand_is_number(operand) && operand->value != NO_ARGUMENT;
 }
 
+/* A number of an op that is an argument, as a replay meets it: where it stands, and that any of its
+ * kind from least to most may be one. Of others trace_may_vary is asked. */
+typedef struct TraceNumber {
+    uint8_t operand; /* which it is */
+    uint8_t kind;
+    uint8_t word;      /* of an attribute: where its value is */
+    bool is_attribute;
+    bool says_kind; /* an attribute, whose kind is in the word before */
+    int argument;
+    double least, most; /* most below least: none */
+} TraceNumber;
+
 typedef struct TraceBack { /* what OP_backward takes gradients by */
     bool leaves;           /* all leaves that there are: cb_backward; else a list of the caller's */
     bool graph;            /* the results may be gone back over: cb_grad_graph */
@@ -71,6 +83,8 @@ typedef struct TraceOp {
                             * argument */
     const int64_t *called; /* as the call gave them, where they are normal; else NULL */
     const TraceBack *back; /* of OP_backward alone */
+    TraceNumber *number;   /* vec, of a complete trace: those that are arguments */
+    uint64_t number_words; /* attributes that they are in, by bit */
     TraceOperand input[TRACE_OPERANDS];
 } TraceOp;
 

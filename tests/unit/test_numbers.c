@@ -85,6 +85,22 @@ static void divisors_that_become_0(void **state) {
     }
 }
 
+static cb_tensor *divided_by_a_rate(cb_tensor *x) { return cb_floor_divide(x, rate); }
+
+/* 0 is a constant, between numbers on both sides of it that are not. */
+static void a_divisor_of_0_is_no_argument(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(divided_by_a_rate, VM ", dynamic=1");
+    cb_tensor *x = cb_arange(1, 4);
+    static const double rates[] = {1.5, -0.5, 0};
+    for (int i = 0; i < 3; i++) {
+        rate = rates[i];
+        expect_equal(cb_call(fast, x), divided_by_a_rate(x));
+        assert_int_equal(cb_stats(fast).graphs, 1 + i / 2);
+    }
+    cb_function_free(fast);
+}
+
 /* Behind a value, more of them than a call has room for at first, on either of two ways. */
 static cb_tensor *many_rates(cb_tensor *x) {
     cb_tensor *y = cb_add(x, cb_item(cb_sum(x)) > 0 ? 1 : 2);
@@ -630,6 +646,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedule),
         cmocka_unit_test(one_number_varies_before_the_other),
+        cmocka_unit_test(a_divisor_of_0_is_no_argument),
         cmocka_unit_test(divisors_that_become_0),
         cmocka_unit_test(many_behind_a_value),
         cmocka_unit_test(one_by_one),

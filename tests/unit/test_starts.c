@@ -152,6 +152,23 @@ static cb_tensor *trains(cb_tensor *w, cb_tensor *x) {
     return cb_detach(loss);
 }
 
+static cb_tensor *narrows(cb_tensor *x, cb_tensor *y) {
+    return cb_mul(cb_narrow(x, 0, at, 4), cb_select(y, 0, 1));
+}
+
+/* As in eager, also where it begins within. */
+static void parts_beyond_the_end_are_refused(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(narrows, "backend=vm");
+    cb_tensor *x = table(0.3), *y = table(0.7);
+    for (at = 0; at < 3; at++) assert_non_null(cb_call(fast, x, y));
+    at = ROWS - 3;
+    assert_null(cb_call(fast, x, y));
+    assert_non_null(cb_error());
+    cb_clear_error();
+    cb_function_free(fast);
+}
+
 static void gradients_come_to_the_part(void **state) {
     (void)state;
     cb_function *fast = cb_compile(trains);
@@ -272,6 +289,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(positions_are_arguments, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(ends_are_kept, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(a_short_batch_is_another_size, open_scope, close_scope),
+        cmocka_unit_test_setup_teardown(parts_beyond_the_end_are_refused, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(gradients_come_to_the_part, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(products_read_in_place, open_scope, close_scope),
         cmocka_unit_test_setup_teardown(layers_of_a_frozen_parameter, open_scope, close_scope),
