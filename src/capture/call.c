@@ -412,7 +412,7 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
 }
 
 OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *const *input,
-                                     int input_count, Entry *entry, const TraceAgain *again,
+                                     int input_count, Entry *entry, const CallStart *start,
                                      Tensor **output) {
     FRAME_MARK(mark);
     cb_status before = cb_error_status();
@@ -426,7 +426,7 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
     call->errors = error_count();
     Frame *left UNWINDS_FRAME = &call->frame;
     bool started = call_start(call, function, now, input, input_count, entry);
-    if (started && !entry) trace_say_again(call->recording->trace, again);
+    if (started && !entry) trace_say_again(call->recording->trace, &start->again);
     int count = started ? trace_function(call, output) : 0;
     left = NULL;
     if (!frame_is_open(&call->frame, mark)) return CB_ERR_ARGUMENT;
@@ -435,7 +435,9 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
         count = finish(call, output, count, before);
     else
         call_finish(call);
+    bool replayed = started && call->mode == CALL_REPLAYS && call->entry == entry;
     frame_free(&call->frame);
+    if (start->ns && replayed && count >= 0) entry_called(entry, start->ns);
     function_leave(function);
     if (started) return count;
     function_note(function, REASON_out_of_memory, site_current(), "before recording");

@@ -81,10 +81,13 @@ static inline bool call_owns_input(const Call *call, int i) {
  * status. Plainly: as the thread's tracer is, without statistics. */
 int call_plainly(const Function *function, Tensor *const *input, int input_count, Tensor **output);
 int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output);
-/* The caller has entered the function (retire.c), which this leaves, however the call ends. again:
- * why no entry does. */
+typedef struct CallStart {
+    int64_t ns;       /* of the clock; 0: nobody asks what the call takes */
+    TraceAgain again; /* why no entry does */
+} CallStart;
+/* The caller has entered the function (retire.c), which this leaves, however the call ends. */
 int call_traced_function(Function *function, Ambient now, Tensor *const *input, int input_count,
-                         Entry *entry, const TraceAgain *again, Tensor **output);
+                         Entry *entry, const CallStart *start, Tensor **output);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
 void call_drop_values(Call *call);   /* the room for them, which are NULL */

@@ -201,24 +201,27 @@ cb_status cb_reset(void) {
 
 /* ---- calling -------------------------------------------------------------------------------- */
 
-/* By an entry, or a new one. *eager: it is for the ops to run. */
+/* By an entry, or a new one. ns: when the call began, where that is asked for. *eager: it is for
+ * the ops to run. */
 static int call_compiled(Function *function, Tensor *const *input, int input_count, Tensor **output,
-                         bool *eager) {
+                         int64_t ns, bool *eager) {
     Ambient now = function_ambient(function);
     function_enter(function);
     Entry *entry = find_entry(function, now, input, input_count);
     char miss[256];
     Reason obstacle = REASON_NONE;
-    TraceAgain again = {.text = NULL};
+    CallStart start = {.ns = entry && entry_times_calls(entry) ? ns : 0};
     if (!entry)
-        obstacle = find_obstacle(function, now, input, input_count, miss, sizeof miss, &again);
+        obstacle =
+            find_obstacle(function, now, input, input_count, miss, sizeof miss, &start.again);
     bool whole = entry && function->options.fullgraph;
     if (obstacle == REASON_NONE && !whole) /* which leaves the function */
-        return call_traced_function(function, now, input, input_count, entry, &again, output);
+        return call_traced_function(function, now, input, input_count, entry, &start, output);
     int count = 0;
     if (whole) {
         entry_use(entry);
         count = entry_call(entry, input, output);
+        if (start.ns && count >= 0) entry_called(entry, start.ns);
     } else if (stance_refuses(function, obstacle)) {
         const ReasonInfo *info = reason_info(obstacle);
         count = fail(CB_ERR_COMPILE, "call: %s%s: %s (%s)", info->text,
@@ -289,7 +292,8 @@ static bool runs_plainly(Function *function, Tensor *const *input, int input_cou
     return plain;
 }
 
-static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output) {
+static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output,
+                     int64_t ns) {
     if (tracer_current()) return call_plainly(function, input, input_count, output); /* inlined */
     int64_t before = atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
     uint64_t reset = atomic_load_explicit(&resets, memory_order_relaxed);
@@ -301,7 +305,7 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
         if (!checkpoint_tell(plain)) return cb_error_status();
     }
     bool eager = plain;
-    int count = plain ? 0 : call_compiled(function, input, input_count, output, &eager);
+    int count = plain ? 0 : call_compiled(function, input, input_count, output, ns, &eager);
     return eager ? call_eagerly(function, input, input_count, output) : count;
 }
 
@@ -314,11 +318,13 @@ int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, 
     if (!function || (!inputs && input_count) || (!outputs && capacity))
         return fail(CB_ERR_ARGUMENT, "call: the function or an array is NULL");
     if (!tomb_lives(&function->tomb, "call: the compiled function")) return cb_error_status();
+    bool timed = atomic_load_explicit(&function->timed, memory_order_relaxed);
+    int64_t ns = timed ? clock_ns() : 0;
     bool good = input_count_valid(function, input_count) &&
                 tensors_in(inputs, input_count, "call", input) &&
                 inputs_valid(function, input, input_count);
     if (!good) return cb_error_status();
-    int count = call_into(function, input, input_count, output);
+    int count = call_into(function, input, input_count, output, ns);
     if (count > capacity)
         return fail(CB_ERR_ARGUMENT, "call: %d results do not fit into an array of %d", count,
                     capacity);

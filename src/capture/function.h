@@ -237,6 +237,9 @@ Tensor *tensor_shadow(const Tensor *x);
 void entry_times_begin(Entry *entry); /* may escape through the trace's arena */
 void entry_time_eager(const Entry *entry, Tensor *const *value, const int64_t *argument);
 void entry_ran(const Entry *entry, int64_t start); /* clock_ns */
+/* Whole calls, with the function and all that is checked, are timed once the ops are. */
+bool entry_times_calls(const Entry *entry);
+void entry_called(const Entry *entry, int64_t start);
 /* The shortest runs in milliseconds; 0: not known. */
 double entry_ms(const Entry *entry, double *eager);
 /* "0.004 ms at its best, eager ...", and rates behind a text; false: not known. */
@@ -307,6 +310,7 @@ struct cb_function {
     /* By one part of a hash, the other: sizes that ran op by op once (passing.c). */
     _Atomic uint32_t passed[PASSED_PLACES];
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
+    atomic_bool timed; /* an entry has times */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
     _Atomic(FunctionPrint *) asked; /* what the program was told of it, itself */
     _Atomic int64_t asked_calls;    /* after so many calls */

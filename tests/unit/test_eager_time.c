@@ -5,6 +5,7 @@
 #include "custom_ops.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 enum { CALLS = 6, THREADS = 4, DRAWS = 64 };
 static cb_tensor *weight;
@@ -58,6 +59,37 @@ static void nothing_differs(void **state) {
     assert_non_null(strstr(said, " of the roofline\n"));
     cb_free_text(text);
     assert_memory_equal(with, without, sizeof with);
+    cb_scope_close();
+}
+
+static cb_tensor *sleeps(cb_tensor *x) {
+    usleep(2000);
+    return cb_mul(x, 2.0);
+}
+
+/* A call is all that the user waits for, the function too; ops that take less are said to. */
+static void calls_are_whole(void **state) {
+    (void)state;
+    double call, eager, steps;
+    cb_scope_open();
+    cb_set_option("profile", "1");
+    cb_function *fast = cb_compile(sleeps, VM);
+    for (int i = 0; i < 2; i++) cb_call(fast, ramp(3, 4)); /* which run the ops as well */
+    char *text = cb_explain_summary(fast);
+    assert_null(strstr(strstr(text, "a call takes"), "    graph "));
+    cb_free_text(text);
+    for (int i = 0; i < CALLS; i++) cb_call(fast, ramp(3, 4));
+    text = cb_explain_summary(fast);
+    const char *said = strstr(text, "a call takes");
+    int read = sscanf(said,
+                      "a call takes %lf ms at its best, eager %lf ms (0.0x: slower)\n"
+                      "    graph %lf ms: ",
+                      &call, &eager, &steps);
+    if (read != 3) fail_msg("%s", said);
+    assert_true(call >= 2 && eager < 2 && steps < 2);
+    cb_free_text(text);
+    cb_function_free(fast);
+    cb_set_option("profile", "0");
     cb_scope_close();
 }
 
@@ -213,9 +245,13 @@ static void in_place_with_a_tape(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_differs), cmocka_unit_test(failures),
-        cmocka_unit_test(effects),         cmocka_unit_test(threads),
-        cmocka_unit_test(in_place),        cmocka_unit_test(in_place_with_a_tape),
+        cmocka_unit_test(nothing_differs),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(calls_are_whole),
+        cmocka_unit_test(effects),
+        cmocka_unit_test(threads),
+        cmocka_unit_test(in_place),
+        cmocka_unit_test(in_place_with_a_tape),
     };
     return run_counted(tests);
 }
