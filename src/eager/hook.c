@@ -61,7 +61,7 @@ bool tape_is_hooked(const Tensor *x) {
 static TapeNode *node_for_hooks(Tensor *x) {
     Tracer *tracer = tracer_current();
     if (tracer && tracer->take_hook && !tracer->take_hook(tracer, x)) return NULL;
-    if (x->history && !tape_is_promised(x)) return tape_node(x);
+    if (x->history) return tape_node(x); /* nobody goes back over a promise that is still one */
     tape_refuses_untracked("register_hook");
     return NULL;
 }
