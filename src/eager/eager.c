@@ -4,7 +4,8 @@
  * operand dtype, sizes and strides. Built ops are cached, so that a
  * repeated call is a look-up and a run. A plain number of a pointwise op is an input without
  * dimensions, so that a changing number builds nothing; elsewhere, for pow, which is much cheaper
- * with a known exponent, and for WIDE_NUMBER ops on f16 and bf16, its value is part of the key.
+ * with a known exponent, for WIDE_NUMBER ops on f16 and bf16, and where some dtype refuses it
+ * (number_may_vary), its value is part of the key.
  *
  *     cb_add(x: f32[4096], 1.5) -> key {add, f32[4096], float} -> kernel b2[a0] = b0[a0] + b1[0] */
 #include "eager/eager.h"
@@ -18,7 +19,8 @@
 enum {
     MOST_OPERANDS = OP_MAX_INPUTS,
     KEY_WORDS = 2 + ATTR_WORDS + MOST_OPERANDS * (1 + 2 * CB_MAX_RANK),
-    IN_PLACE_KEY = -1 /* the last word; a gradient's is ~wanted, of some operand */
+    OF_GRADIENT = 1 << 29, /* in the key's first word: the last one says by which operands */
+    IN_PLACE = 1 << 30
 };
 
 typedef struct EagerCall {
@@ -79,8 +81,9 @@ static void add_tensor(EagerCall *call, Tensor *x) {
 
 static void add_number(EagerCall *call, int position) {
     const cb_operand *operand = &call->operand[position];
-    call->key[call->words++] = 2 | operand->kind << 8;
-    if (in_key(call, operand))
+    bool known = in_key(call, operand);
+    call->key[call->words++] = 2 | operand->kind << 8 | (int64_t)known << 16;
+    if (known)
         call->key[call->words++] = number_scalar(operand).i;
     else
         call->input[call->input_count++] = number_wrap(&call->number[position], operand);
@@ -88,7 +91,8 @@ static void add_number(EagerCall *call, int position) {
 
 static void describe(EagerCall *call) {
     int attributes = op_info(call->op)->word_count;
-    call->key[0] = call->op | call->count << 16 | (int64_t)ambient_word(call->ambient) << 32;
+    int what = (call->wanted ? OF_GRADIENT : 0) | (call->in_place ? IN_PLACE : 0);
+    call->key[0] = call->op | call->count << 16 | what | (int64_t)ambient_word(call->ambient) << 32;
     memcpy(call->key + 1, call->attrs->word, sizeof(int64_t) * (size_t)attributes);
     call->words = 1 + attributes;
     for (int i = 0; i < call->count; i++) {
@@ -100,6 +104,7 @@ static void describe(EagerCall *call) {
         else
             call->key[call->words++] = 0; /* an optional tensor that is not there */
     }
+    if (call->wanted) call->key[call->words++] = call->wanted;
 }
 
 /* ---- a key that is not in the cache ---- */
@@ -280,7 +285,7 @@ static void open_call(EagerCall *call, Op op, const cb_operand *input, int input
                       const Attrs *attrs) {
     call->op = op, call->operand = input, call->count = input_count, call->attrs = attrs;
     call->ambient = ambient_of_op();
-    call->input_count = 0;
+    call->input_count = 0, call->wanted = 0;
     call->needs = NULL, call->apart = call->in_place = false;
 }
 
@@ -292,7 +297,6 @@ EagerEntry *eager_gradient(Op op, const cb_operand *input, int input_count, cons
     *needs = (GradientNeeds){0};
     call.wanted = wanted, call.needs = needs;
     describe(&call);
-    call.key[call.words++] = ~(int64_t)wanted; /* no other key ends with such a word */
     EagerEntry *entry = entry_of(&call);
     if (entry) *needs = eager_needs(entry);
     return entry;
@@ -333,7 +337,6 @@ Tensor *eager_in_place(Op op, const cb_operand *input, int input_count) {
     open_call(&call, op, input, input_count, &attrs_none);
     call.in_place = true;
     describe(&call);
-    call.key[call.words++] = IN_PLACE_KEY;
     EagerEntry *entry = entry_of(&call);
     if (!entry) return NULL;
     const Executable *executable = eager_executable(entry);

@@ -154,6 +154,18 @@ static void numbers_promote_weakly(void **state) {
     EXPECT(cb_add(i, VECTOR(CB_I64, 1, 1, 1)), CB_I64, 2, 3, 4);
 }
 
+/* The one that is known to what is built, as some dtype refuses it, is not taken for the other. */
+static void known_numbers_stay_in_their_places(void **state) {
+    (void)state;
+    for (int64_t large = 200; large < 1200; large++) {
+        cb_tensor *yes = cb_eq(cb_arange(0, 2, 1, CB_I64), 0);
+        int64_t first[2], second[2];
+        assert_int_equal(cb_read(cb_where(yes, large, 5), first, CB_I64), CB_OK);
+        assert_int_equal(cb_read(cb_where(yes, 5, large), second, CB_I64), CB_OK);
+        assert_true(first[0] == large && first[1] == 5 && second[0] == 5 && second[1] == large);
+    }
+}
+
 static void a_changing_number_is_read_anew(void **state) {
     (void)state;
     cb_tensor *x = VECTOR(CB_F32, 1, 2);
@@ -576,6 +588,7 @@ int main(void) {
         ONE(pointwise_values),
         ONE(comparisons_and_logic),
         ONE(numbers_promote_weakly),
+        ONE(known_numbers_stay_in_their_places),
         ONE(a_changing_number_is_read_anew),
         ONE(numbers_beside_half_precision),
         ONE(integers_wrap),

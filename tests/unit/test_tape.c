@@ -56,6 +56,31 @@ static void adds_up(void **state) {
     assert_null(cb_tensor_grad(x));
 }
 
+static cb_tensor *with_number(int op, cb_tensor *x, int64_t number) {
+    cb_tensor *all = cb_ge(x, -INFINITY);
+    return op == 0   ? cb_maximum(x, number)
+           : op == 1 ? cb_minimum(x, number)
+                     : cb_where(all, x, number);
+}
+
+/* What is built for a gradient is not taken for an op with a number that is known to it, whichever
+ * that is, nor the other way about. */
+static void no_op_is_taken_for_a_gradient(void **state) {
+    (void)state;
+    cb_tensor *x = VALUES(CB_F64, -9.5, -2.5, 0.5, 7.5);
+    for (int op = 0; op < 3; op++)
+        for (int64_t number = -1; number >= -8; number--) {
+            cb_tensor *w = leaf(cb_clone(x)), *y = with_number(op, w, 5);
+            assert_int_equal(cb_backward(cb_sum(y), NULL), CB_OK);
+            double a = op == 1, b = op == 2 ? 1 : a, c = op == 0 || op == 2;
+            EXPECT(cb_tensor_grad(w), b, b, b, c);
+            double least = (double)number, is[4] = {-9.5, -2.5, 0.5, 7.5};
+            for (int i = 0; i < 4 && op < 2; i++)
+                is[i] = op == 0 ? fmax(is[i], least) : fmin(is[i], least);
+            EXPECT(with_number(op, x, number), is[0], is[1], is[2], is[3]);
+        }
+}
+
 /* A gradient that reads its op's result comes from that tensor, as in PyTorch, whose numbers these
  * are: of exp(w) by w it is exp(w) itself, and of another one that is equal there is none. Division
  * reads its operands. */
@@ -527,6 +552,7 @@ static void what_is_added_is_a_write(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(adds_up),
+        TEST(no_op_is_taken_for_a_gradient),
         TEST(reads_results),
         TEST(views_of_everything),
         TEST(leaves_out_what_leads_nowhere),
