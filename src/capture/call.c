@@ -190,6 +190,7 @@ static bool launch(Call *call) {
     Entry *entry = call->entry;
     History *kept;
     entry_use(entry);
+    if (!call->resumed) entry_begins(entry);
     Tensor *local[LOCAL_VALUES], **graph_output = local;
     if (entry->graph_output_count > LOCAL_VALUES)
         graph_output = memory_alloc(sizeof *graph_output * (size_t)entry->graph_output_count);

@@ -320,6 +320,8 @@ static void append(Function *function, Entry *entry) {
     if (entry->trace->again.text) atomic_fetch_add(&function->recompiles, 1);
     entry->made = atomic_load(&function->calls); /* before it is in the list */
     atomic_store(&entry->used, entry->made);
+    for (int i = 0; i < entry->input_count; i++)
+        if (entry->first[i] != i) atomic_store(&function->joins, true);
     insert(function, entry);
     find_add(function, entry);
     replace_covered(function, entry);

@@ -98,21 +98,30 @@ static bool begins_call(const Entry *entry, Ambient now, Tensor *const *input, i
            (!entry->function->options.fullgraph || holds_without_function(entry, input));
 }
 
-/* The first of the list, or the last one that was found behind many others: where sizes vary, a
- * call mostly has those of one shortly before. */
+/* What followed the entry of the last call when that was met before, or that one itself: calls go
+ * around in a circle, as positions of a ring do, or mostly have the sizes of one shortly before. */
+static Entry *find_guessed(const Function *function, Ambient now, Tensor *const *input,
+                           int input_count) {
+    Entry *last = atomic_load_explicit(&function->last, memory_order_acquire);
+    Entry *after = last ? atomic_load_explicit(&last->after, memory_order_acquire) : NULL;
+    if (atomic_load_explicit(&function->joins, memory_order_relaxed)) return NULL;
+    if (after && begins_call(after, now, input, input_count)) return entry_widest(after);
+    if (last && last != after && begins_call(last, now, input, input_count))
+        return entry_widest(last);
+    return NULL;
+}
+
+/* That, or the first of the list. */
 static Entry *find_entry(Function *function, Ambient now, Tensor *const *input, int input_count) {
-    Entry *recent = atomic_load_explicit(&function->recent, memory_order_acquire);
-    if (recent && begins_call(recent, now, input, input_count)) return entry_widest(recent);
-    Entry *e = atomic_load(&function->first);
+    Entry *e = find_guessed(function, now, input, input_count);
+    if (e) return e;
+    e = atomic_load(&function->first);
     for (int i = 0; e && i < FEW_ENTRIES; e = atomic_load(&e->next), i++)
         if (begins_call(e, now, input, input_count)) return entry_widest(e);
     if (!e) return NULL;
     uint64_t key = find_key_of_inputs(input, input_count);
-    for (e = NULL; (e = find_by(function, FIND_BY_INPUTS, key, e));) {
-        if (!begins_call(e, now, input, input_count)) continue;
-        entry_guess(&function->recent, e);
-        return entry_widest(e);
-    }
+    for (e = NULL; (e = find_by(function, FIND_BY_INPUTS, key, e));)
+        if (begins_call(e, now, input, input_count)) return entry_widest(e);
     return NULL;
 }
 
@@ -187,6 +196,7 @@ static __attribute__((noinline, cold)) void forget(Function *function, uint64_t 
         atomic_store(&function->keeps_history, false);
         atomic_store(&function->follows_inputs, false);
         atomic_store(&function->breaks_again, false);
+        atomic_store(&function->joins, false);
         for (int i = 0; i < PASSED_PLACES; i++) atomic_store(&function->passed[i], 0);
         atomic_store(&function->reset, reset);
     }
@@ -220,6 +230,7 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
     int count = 0;
     if (whole) {
         entry_use(entry);
+        entry_begins(entry);
         count = entry_call(entry, input, output);
         if (start.ns && count >= 0) entry_called(entry, start.ns);
     } else if (stance_refuses(function, obstacle)) {

@@ -125,6 +125,7 @@ struct Entry {
     uint64_t key[FIND_WAYS];
     _Atomic(Entry *) same[FIND_WAYS]; /* the next one of its chain */
     _Atomic(Entry *) then;            /* what followed last, where the trace goes on: a guess */
+    _Atomic(Entry *) after; /* what the next call began with last: a guess */
     _Atomic(Entry *) wider; /* takes its place: the same, but more values cross, or more numbers
                              * are arguments */
     bool resumes;           /* it begins after an event, not with the function */
@@ -294,7 +295,8 @@ struct cb_function {
     uint32_t making;             /* the process that compiles an entry for it; 0: none does */
     _Atomic(const void *) maker; /* and its thread: thread_state */
     _Atomic(Entry *) first;
-    _Atomic(Entry *) recent; /* NULL, or the last that a call found behind many others */
+    _Atomic(Entry *) last; /* that a call began with; NULL: none has */
+    _Atomic bool joins;    /* inputs are one tensor for some entry: such calls are not guessed */
     _Atomic(Entry *) chain[FIND_WAYS][FIND_CHAINS];
     _Atomic int entry_count;
     _Atomic int begun; /* recordings that are entries, or may become some */
@@ -349,8 +351,9 @@ void function_leave(Function *function);
 void function_retire(Function *function, Entry *newest);
 void function_retire_all(Function *function);
 void entry_set_wider(Entry *entry, Entry *wider); /* unless that one has left */
-/* Of then and recent: the same, without the lock. */
+/* Of then, after and last: the same, without the lock. */
 void entry_guess(_Atomic(Entry *) *guess, Entry *entry);
+void entry_begins(Entry *entry); /* a call has begun with it, for the guess of the next one */
 void entries_free(Entry *left); /* that have left, one after the other */
 static inline bool entry_may_leave(const Entry *entry) { return !atomic_load(&entry->counts); }
 /* Its entries that begin with it, or (resume) behind an event, without those that others replace,

@@ -229,6 +229,13 @@ Entry *match_next_entry(Call *call, Entry *left, Entry *behind, const uint64_t *
     return e;
 }
 
+void match_first_entry(Call *call) {
+    Entry *left = call->entry, *e = match_next_entry(call, left, NULL, NULL);
+    const Entry *first = atomic_load(&call->function->first);
+    while (first && first != left && first != e) first = atomic_load(&first->next);
+    if (first == left) go_over(call, left);
+}
+
 static uint64_t key_of_call(const Call *call, int op, const cb_operand *input, int input_count,
                             const Attrs *attrs) {
     Attrs normal;
@@ -249,6 +256,7 @@ bool match_any(Call *call, int op, const cb_operand *input, int input_count, con
     if (match_by_op(call, op, input, input_count, attrs)) return true;
     for (Entry *left = call->entry, *e = NULL; (e = match_next_entry(call, left, e, NULL));)
         if (match_here(call, op, input, input_count, attrs)) return true;
+    match_first_entry(call);
     return false;
 }
 

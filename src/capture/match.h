@@ -16,6 +16,9 @@ bool match_any(Call *call, int op, const cb_operand *input, int input_count, con
 Entry *match_next_entry(Call *call, Entry *left, Entry *behind, const uint64_t *key);
 /* Numbers that are arguments are given those that they may be, which are theirs in this call. */
 bool match_numbers(Call *call, const TraceOp *op, const cb_operand *input, const Attrs *attrs);
+/* The same for the first of the list, be it this one: as if none had been guessed (function.c),
+ * what the call does otherwise is told from that. */
+void match_first_entry(Call *call);
 /* x is a real tensor where the trace has value v: the same input, or a captured tensor that
  * fits. */
 bool match_real(Call *call, int v, Tensor *x);

@@ -110,6 +110,7 @@ static bool find_ending(Call *call, bool (*ends)(const Call *call)) {
     if (ends(call)) return true;
     for (Entry *left = call->entry, *e = NULL; (e = match_next_entry(call, left, e, NULL));)
         if (ends(call)) return true;
+    match_first_entry(call);
     return false;
 }
 
@@ -344,6 +345,7 @@ static bool other_ends_here(Call *call, Tensor *const *output, int output_count,
     Entry *left = call->entry;
     for (Entry *e = NULL; (e = match_next_entry(call, left, e, NULL));)
         if (ends_here(call, output, output_count, value)) return true;
+    match_first_entry(call);
     return false;
 }
 

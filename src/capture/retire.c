@@ -14,10 +14,11 @@
  * since. Whoever comes later cannot find it. A call that the user's code leaves by a jump stays
  * inside until its frame is found abandoned (call.c).
  *
- * The function points at one that it found behind many others (`recent`), and entries at each
- * other: `then` at one that resumes, `wider` at one that has numbers as arguments or lets more
- * values cross. Nothing of the list points at one that has left it: that clears the first two,
- * which are guesses, and goes on with its own `wider` in place of the third, under the lock.
+ * The function points at the one that its last call began with (`last`), and entries at each other:
+ * `then` at one that resumes, `after` at one that the next call began with, `wider` at one that has
+ * numbers as arguments or lets more values cross. Nothing of the list points at one that has left
+ * it: that clears the first three, which are guesses, and goes on with its own `wider` in place of
+ * the fourth, under the lock.
  * Whoever makes a guess has no lock, so it looks afterwards whether the entry has gone meanwhile:
  * either it sees that, or who leaves sees the pointer. What has left may point anywhere, since only
  * those who have been inside since then stand on it.
@@ -97,16 +98,25 @@ void entry_guess(_Atomic(Entry *) *guess, Entry *entry) {
     if (atomic_load(&entry->gone)) atomic_compare_exchange_strong(guess, &entry, NULL);
 }
 
+void entry_begins(Entry *entry) {
+    Function *function = entry->function;
+    Entry *last = atomic_load_explicit(&function->last, memory_order_acquire);
+    if (last && atomic_load_explicit(&last->after, memory_order_relaxed) != entry)
+        entry_guess(&last->after, entry);
+    if (last != entry) entry_guess(&function->last, entry);
+}
+
 void entry_set_wider(Entry *entry, Entry *wider) {
     if (!atomic_load(&wider->gone)) atomic_store(&entry->wider, wider);
 }
 
 static void forget_entry(Function *function, Entry *gone) {
-    Entry *recent = gone;
-    atomic_compare_exchange_strong(&function->recent, &recent, NULL);
+    Entry *last = gone;
+    atomic_compare_exchange_strong(&function->last, &last, NULL);
     for (Entry *e = atomic_load(&function->first); e; e = atomic_load(&e->next)) {
-        Entry *then = gone;
+        Entry *then = gone, *after = gone;
         atomic_compare_exchange_strong(&e->then, &then, NULL);
+        atomic_compare_exchange_strong(&e->after, &after, NULL);
         if (atomic_load(&e->wider) == gone) atomic_store(&e->wider, atomic_load(&gone->wider));
     }
 }

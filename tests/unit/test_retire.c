@@ -38,12 +38,14 @@ static void expect_chains(const cb_function *fast) {
 /* What the function, or an entry of the list, points at is in the list. */
 static void expect_pointers(const cb_function *fast) {
     expect_chains(fast);
-    const Entry *recent = atomic_load(&fast->recent);
-    assert_false(recent && atomic_load(&recent->gone));
+    const Entry *last = atomic_load(&fast->last);
+    assert_false(last && atomic_load(&last->gone));
     for (Entry *e = atomic_load(&fast->first); e; e = atomic_load(&e->next)) {
-        const Entry *then = atomic_load(&e->then), *wider = atomic_load(&e->wider);
+        const Entry *then = atomic_load(&e->then), *after = atomic_load(&e->after);
+        const Entry *wider = atomic_load(&e->wider);
         assert_false(atomic_load(&e->gone));
         assert_false(then && atomic_load(&then->gone));
+        assert_false(after && atomic_load(&after->gone));
         assert_false(wider && atomic_load(&wider->gone));
     }
 }
@@ -104,7 +106,7 @@ static void sizes_count_for_nothing(void **state) {
     }
 }
 
-/* Behind many others, the one of the last call is asked first, until it leaves. */
+/* The one of the last call is asked first, until it leaves. */
 static void the_last_size_is_found_first(void **state) {
     (void)state;
     cb_function *fast = cb_compile(softmax, VM);
@@ -116,11 +118,8 @@ static void the_last_size_is_found_first(void **state) {
                 bool one_more = round && again; /* so that the oldest leaves */
                 cb_tensor *x = wave(4, one_more ? n + 100 : n);
                 expect_near(cb_call(fast, x), softmax(x));
-                const Entry *recent = atomic_load(&fast->recent);
-                if (!round && again) {
-                    assert_int_equal(recent != NULL, n > 8);
-                    assert_true(!recent || recent->guard[0].size[1] == n);
-                }
+                const Entry *last = atomic_load(&fast->last);
+                if (!round && again) assert_int_equal(last->guard[0].size[1], n);
                 cb_scope_close();
             }
         expect_pointers(fast);
@@ -128,6 +127,31 @@ static void the_last_size_is_found_first(void **state) {
             assert_null(find_by(fast, FIND_BY_INPUTS, e->key[FIND_BY_INPUTS], e));
     }
     cb_set_option("entries_mb", "48");
+    cb_function_free(fast);
+}
+
+static int position;
+static cb_tensor *rolls(cb_tensor *x) { return cb_exp(cb_roll(x, position, 0)); }
+
+/* Sizes and positions that go around in a circle: what the next call does is known. */
+static void what_comes_in_turn_is_known(void **state) {
+    (void)state;
+    cb_function *fast = cb_compile(rolls, VM);
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < 6; i++) {
+            cb_scope_open();
+            position = i % 3;
+            cb_tensor *x = wave(i < 3 ? 4 : 5, 8);
+            const Entry *last = atomic_load(&fast->last);
+            const Entry *after = last ? atomic_load(&last->after) : NULL;
+            expect_equal(cb_call(fast, x), rolls(x));
+            assert_true(round < 2 || after == atomic_load(&fast->last));
+            cb_scope_close();
+        }
+    cb_tensor *x = wave(4, 8); /* and what comes otherwise is done all the same */
+    for (position = 2; position >= 0; position--) expect_equal(cb_call(fast, x), rolls(x));
+    assert_int_equal(cb_stats(fast).graphs, 6);
+    expect_pointers(fast);
     cb_function_free(fast);
 }
 
@@ -546,6 +570,7 @@ int main(void) {
         IN_SCOPE(lengths_are_found_by_op),
         IN_SCOPE(sizes_without_a_compiler),
         IN_SCOPE(the_last_size_is_found_first),
+        IN_SCOPE(what_comes_in_turn_is_known),
         IN_SCOPE(async_sizes),
         IN_SCOPE(numbers_count),
         IN_SCOPE(ranks_count),
