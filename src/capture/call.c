@@ -136,7 +136,7 @@ static int check_result(const Function *function, Tensor **output, int count) {
  * done. */
 static int invoke(const Function *function, Tensor *const *x, int input_count, Tensor **output) {
     Site site = site_current();
-    autocast_set(function_ambient(function).autocast);
+    autocast_set(function_autocast(function));
     int count = invoke_target(function, x, input_count, output);
     site_set(site);
     return count;
@@ -148,7 +148,7 @@ static int leave(Frame *frame, Tensor **output, int count, bool *moved) {
     for (int k = 0; k < count; k++) moved[k] = output[k] && frame_take(frame, output[k]);
     bool balanced = frame_close(frame);
     for (int k = 0; k < count; k++)
-        if (moved[k]) cb_scope_add(output[k]);
+        if (moved[k]) cb_scope_add(tensor_out(output[k]));
     if (balanced) return count;
     return fail(CB_ERR_ARGUMENT, "call: the function opened an autocast and did not close it");
 }

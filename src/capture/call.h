@@ -148,7 +148,8 @@ void leaves_find_joined(Entry *entry, const Call *call);
 bool call_keeps_history(const Call *call, Tensor *const *output, int count, char *why);
 
 /* values.c */
-void call_unbind_from(Call *call, int first); /* tensors from outside, from this number on */
+void call_unbind(Call *call, int v);          /* a tensor from outside */
+void call_unbind_from(Call *call, int first); /* those from this number on */
 void call_loses_tensor(Tracer *tracer, Tensor *x);
 const void *call_storage_of(Tracer *tracer, const Tensor *x);
 /* line.c: what the op gives where the trace's line is met; NULL: another op, or no memory. The

@@ -33,12 +33,16 @@ static uint64_t tensors_of(const cb_module *module) {
     return hash;
 }
 
-Ambient function_ambient(const Function *function) {
+cb_dtype function_autocast(const Function *function) {
     static const cb_dtype named[] = {
         [CAST_BF16] = CB_BF16, [CAST_F16] = CB_F16, [CAST_OFF] = CB_SAME};
-    Ambient now = ambient_now();
     CastMode autocast = function->options.autocast;
-    if (autocast != CAST_AS_THREAD) now.autocast = named[autocast];
+    return autocast == CAST_AS_THREAD ? cb_autocast_dtype() : named[autocast];
+}
+
+Ambient function_ambient(const Function *function) {
+    Ambient now = ambient_of_op();
+    now.autocast = function_autocast(function);
     return now;
 }
 

@@ -78,6 +78,7 @@ int input_handle(Tensor *const *input, int i); /* and by the same handle */
 /* ---- conditions: conditions.c, what a call finds around its inputs ------------------------- */
 
 Ambient function_ambient(const Function *function); /* that a call from here begins with */
+cb_dtype function_autocast(const Function *function); /* of that */
 /* fullgraph, which does not run the function again: the modules and FX graphs that the trace
  * depends on. */
 void objects_forget_dead(Trace *trace); /* the function made them for itself */

@@ -73,7 +73,7 @@ int input_handle(Tensor *const *input, int i) {
 }
 
 /* No two of them lie in one storage. Asked first where each that is written is compared with all
- * others. False, too, where they are so few that comparing them takes no longer. */
+ * others. False, too, where that takes no longer. */
 static bool are_apart(const Entry *entry, Tensor *const *value, int captured) {
     Tensor *x[MOST_APART];
     int count = 0;
@@ -154,9 +154,9 @@ bool entry_holds(const Entry *entry, Ambient now, bool grad, Tensor *const *inpu
         return false;
     for (int i = 0; i < input_count; i++)
         if (!guard_holds(&entry->guard[i], input[i], grad)) return false;
-    return find_parted(entry, input) == NO_VALUE &&
-           find_joined(entry, input, &written) == NO_VALUE &&
-           find_other_handle(entry, input) == NO_VALUE;
+    return input_count < 2 || (find_parted(entry, input) == NO_VALUE &&
+                               find_joined(entry, input, &written) == NO_VALUE &&
+                               find_other_handle(entry, input) == NO_VALUE);
 }
 
 bool entry_describe_aliases(const Entry *entry, Tensor *const *input, char *out, size_t bytes) {

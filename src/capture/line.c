@@ -7,7 +7,7 @@
  *     %3 = mul(%1, 0.5)      {mul, 2 operands} {value 1} {0.5} -> value 3, like value 1
  *
  * A line that differs says nothing: the op of the trace is asked then (replay.c). Of one with
- * numbers that are arguments (LINE_VARIES) it says the rest. */
+ * numbers that are arguments, or with captured tensors (LINE_VARIES), it says the rest. */
 #include "capture/match.h"
 
 #include <stdlib.h>
@@ -19,23 +19,25 @@ uint64_t trace_traits(const TraceValue *value, int number) {
 }
 
 /* A captured tensor is not told by its handle: the call has a view of its own of it. */
-static bool operand_fits(const Trace *trace, const TraceOperand *operand, TraceLine *line, int k) {
-    if (operand->kind == OPERAND_ABSENT) return false;
-    if (operand->kind == OPERAND_VALUE && trace->value[operand->value].kind == VALUE_IS_CAPTURED)
-        return false;
-    line->kind[k] = operand_is_argument(operand) ? LINE_ARGUMENT : operand->kind;
-    line->operand[k] = operand->kind == OPERAND_VALUE ? operand->value : operand->bits;
-    return true;
+static void note_operand(const Trace *trace, const TraceOperand *operand, TraceLine *line, int k) {
+    bool is_value = operand->kind == OPERAND_VALUE;
+    line->kind[k] = operand->kind;
+    line->operand[k] = is_value ? operand->value : operand->bits;
+    if (operand_is_argument(operand)) line->kind[k] = LINE_ARGUMENT;
+    if (is_value && trace->value[operand->value].kind == VALUE_IS_CAPTURED)
+        line->kind[k] = LINE_CAPTURED;
 }
 
 static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
     bool fits = op->input_count <= LINE_OPERANDS && op->result >= 0 && !op->makes && !op->back &&
                 !trace->value[op->result].shift;
-    for (int k = 0; fits && k < op->input_count; k++)
-        fits = operand_fits(trace, &op->input[k], line, k);
+    for (int k = 0; fits && k < op->input_count; k++) fits = op->input[k].kind != OPERAND_ABSENT;
     if (!fits) return false;
     bool varies = op->varies;
-    for (int k = 0; k < op->input_count; k++) varies |= line->kind[k] == LINE_ARGUMENT;
+    for (int k = 0; k < op->input_count; k++) {
+        note_operand(trace, &op->input[k], line, k);
+        varies |= line->kind[k] >= LINE_CAPTURED;
+    }
     const TraceValue *value = &trace->value[op->result];
     line->what = line_key(op->op, op->input_count, op->quiet ? -1 : 0);
     line->word_count = op->word_count;
@@ -209,14 +211,30 @@ Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_co
     return take_line(call, line, false) ? call->value[v] : NULL;
 }
 
-static bool are_numbers(Call *call, const TraceLine *line, const cb_operand *input, int input_count,
-                        const Attrs *attrs) {
+/* The tensor of a handle that is no shell of an earlier segment; NULL: it is something else. */
+static inline Tensor *find_plain(const Call *call, cb_operand given) {
+    Tensor *x;
+    bool lives = given.kind == CB_OPERAND_TENSOR && handle_lives(given.tensor, &x);
+    return lives && x->trace != call->left_serial ? x : NULL;
+}
+
+static bool is_captured(Call *call, const TraceLine *line, int k, cb_operand given) {
+    Tensor *x = find_plain(call, given);
+    return x && call_traced(call, x) == NO_VALUE && match_real(call, (int)line->operand[k], x);
+}
+
+/* What varies is as it may be. */
+static bool meets_varying(Call *call, const TraceLine *line, const cb_operand *input,
+                          int input_count, const Attrs *attrs) {
     const TraceOp *op = &call->trace->op[call->at];
     for (int i = 0; i < line->word_count; i++)
         if (line->word[i] != attrs->word[i] && !(op->number_words >> i & 1)) return false;
-    for (int k = 0; k < input_count; k++)
-        if (!is_operand(call, line, k, input[k], true) && line->kind[k] != LINE_ARGUMENT)
+    for (int k = 0; k < input_count; k++) {
+        if (line->kind[k] == LINE_ARGUMENT) continue;
+        if (!(line->kind[k] == LINE_CAPTURED ? is_captured(call, line, k, input[k])
+                                             : is_operand(call, line, k, input[k], true)))
             return false;
+    }
     return match_numbers(call, op, input, attrs);
 }
 
@@ -227,14 +245,35 @@ static inline bool is_inside(void) {
     return LIKELY(frame_lives(t->frame, stack_here()) && t->autocast.lower == AUTOCAST_OFF);
 }
 
+/* An op that has no line is the next one, and nothing but the trace decides. *result: its handle,
+ * NULL: no memory. */
+static bool meets_other(Call *call, Op op, const cb_operand *input, int input_count,
+                        const Attrs *attrs, cb_tensor **result) {
+    cb_operand known[TRACE_OPERANDS];
+    for (int i = 0; i < input_count; i++) {
+        known[i] = input[i];
+        if (input[i].kind != CB_OPERAND_TENSOR) continue;
+        known[i].tensor = find_plain(call, input[i]);
+        if (!known[i].tensor) return false;
+    }
+    if (!match_here(call, op, known, input_count, attrs)) return false;
+    call_expect_next(call);
+    *result = tensor_out(call_shell(call, call->trace->op[call->at - 1].result));
+    return true;
+}
+
 /* Not what the line says as it stands. */
 static __attribute__((noinline)) cb_tensor *expects_varying(Call *call, Op op, cb_operand *input,
                                                             int input_count, const Attrs *attrs) {
     const TraceLine *line = is_inside() ? call->next : &no_line;
     uint32_t differs = differences(call, line, op, input_count);
     if ((differs & ~LINE_IS_SHARED) == LINE_VARIES &&
-        are_numbers(call, line, input, input_count, attrs))
+        meets_varying(call, line, input, input_count, attrs))
         return take_line(call, line, false);
+    cb_tensor *result;
+    if (line->what == LINE_IS_OTHER && line != &no_line &&
+        meets_other(call, op, input, input_count, attrs, &result))
+        return result;
     return apply_unexpected(op, input, input_count, attrs);
 }
 

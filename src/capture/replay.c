@@ -368,13 +368,17 @@ bool call_at_event(Call *call) {
 
 void call_finish(Call *call) {
     int first = call->input_count;
+    for (int k = 0; call->seats && k < call->entry->captured_count; k++) {
+        int v = call->entry->captured[k];
+        if (v != NO_VALUE && call->value[v]) call_unbind(call, v);
+    }
     call_stand_up(call);
     for (int v = first; (v = values_next(&call->tracer, v, call->bound)) < call->bound; v++) {
         Tensor *x = call->value[v];
-        call->value[v] = NULL;
         if (call_traced(call, x) == NO_VALUE) { /* our view of one from outside */
-            tensor_destroy(x);
+            call_unbind(call, v);
         } else {
+            call->value[v] = NULL;
             x->trace = 0;
             if (!x->storage) leaf_forget(x);
         }

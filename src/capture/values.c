@@ -164,18 +164,29 @@ bool call_stand_ins(Call *call, Tensor **stand_in) {
 bool call_bind(Call *call, int v, Tensor *x) {
     if (!call_reserve(call, v + 1)) return false;
     call->tracer.survivors.of = 0;
-    call->value[v] = cb_keep(tensor_double(x));
-    if (!call->value[v]) return false;
-    call->value[v]->trace = TRACE_OF_DOUBLES;
-    call->value[v]->value = tensor_out(x);
+    Tensor *own = call->seats ? seat_double(&thread_state, &call->tracer, v, x) : NULL;
+    if (!own) own = tensor_double(x);
+    if (!own) return false;
+    if (!own->kept) cb_keep(tensor_out(own));
+    own->trace = TRACE_OF_DOUBLES;
+    own->value = tensor_out(x);
+    call->value[v] = own;
     return true;
+}
+
+void call_unbind(Call *call, int v) {
+    if (call->seats) {
+        seat_end_double(&thread_state, &call->tracer, v);
+        return;
+    }
+    Tensor *x = call->value[v];
+    call->value[v] = NULL;
+    tensor_destroy(x);
 }
 
 void call_unbind_from(Call *call, int first) {
     for (int v = first; v < call->bound; v++) {
-        Tensor *x = call->value[v];
-        if (!x || call_traced(call, x) != NO_VALUE) continue;
-        call->value[v] = NULL;
-        tensor_destroy(x);
+        const Tensor *x = call->value[v];
+        if (x && call_traced(call, x) == NO_VALUE) call_unbind(call, v);
     }
 }

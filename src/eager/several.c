@@ -228,10 +228,17 @@ static bool check_list(const char *op, Tensor *const *x, int count) {
     return true;
 }
 
-static Tensor **alloc_list(int count) {
+enum { FEW_TENSORS = 8 }; /* for which the caller has room */
+
+static Tensor **take_list(Tensor **few, int count) {
+    if (count <= FEW_TENSORS) return few;
     Tensor **list = memory_alloc(sizeof *list * (size_t)count);
     if (!list) fail_memory(sizeof *list * (size_t)count);
     return list;
+}
+
+static void give_list(Tensor **few, Tensor **list) {
+    if (list != few) memory_free(list);
 }
 
 /* y in the dtype of all of x: those of shape [0] are promoted with the others. y dies. */
@@ -245,7 +252,7 @@ static Tensor *in_dtype_of_all(Tensor *y, Tensor *const *x, int count) {
 
 Tensor *tensors_cat(Tensor *const *x, int count, int dim) {
     if (!check_list("cat", x, count)) return NULL;
-    Tensor **used = alloc_list(count);
+    Tensor *few[FEW_TENSORS], **used = take_list(few, count);
     if (!used) return NULL;
     /* As in PyTorch, tensors of shape [0] are left out, whatever the shape of the others. */
     int kept = 0;
@@ -254,7 +261,7 @@ Tensor *tensors_cat(Tensor *const *x, int count, int dim) {
     if (!kept) used[kept++] = x[0];
     bool placed = place("cat", used[0], used[0]->rank, &dim);
     Tensor *y = placed ? join(used, kept, dim) : NULL;
-    memory_free(used);
+    give_list(few, used);
     return kept < count ? in_dtype_of_all(y, x, count) : y;
 }
 
@@ -278,7 +285,7 @@ static bool same_sizes(Tensor *const *x, int count) {
 static Tensor *stack(Tensor *const *x, int count, int dim) {
     if (!same_sizes(x, count)) return NULL;
     bool placed = place("stack", x[0], x[0]->rank + 1, &dim);
-    Tensor **row = placed ? alloc_list(count) : NULL;
+    Tensor *few[FEW_TENSORS], **row = placed ? take_list(few, count) : NULL;
     if (!row) return NULL;
     Attrs attrs = attrs_default(OP_unsqueeze);
     attrs.word[ATTR_unsqueeze_dim] = dim;
@@ -290,7 +297,7 @@ static Tensor *stack(Tensor *const *x, int count, int dim) {
     }
     Tensor *y = made == count ? join(row, count, dim) : NULL;
     for (int i = 0; i < made; i++) tensor_destroy(row[i]);
-    memory_free(row);
+    give_list(few, row);
     return y;
 }
 
@@ -299,11 +306,11 @@ typedef Tensor *Joining(Tensor *const *x, int count, int dim);
 static cb_tensor *joined(const char *op, Joining *how, cb_tensor *const *handle, int count,
                          int dim) {
     if (!check_list(op, handle, count)) return NULL;
-    Tensor **x = alloc_list(count);
+    Tensor *few[FEW_TENSORS], **x = take_list(few, count);
     bool failed_before = cb_error() != NULL;
     Tensor *y = x && tensors_in(handle, count, op, x) ? how(x, count, dim) : NULL;
     if (!y && !failed_before) op_rename_error(op);
-    memory_free(x);
+    give_list(few, x);
     return tensor_out(y);
 }
 

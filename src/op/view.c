@@ -244,9 +244,7 @@ static bool begins_within(Op op, const Meta *x, const int64_t *word) {
                                       : word[ATTR_select_index];
     int64_t left = x->size[dim] - start;
     if (start < 0 || left <= 0) return false;
-    if (op == OP_slice)
-        return word[ATTR_slice_step] > 0 && word[ATTR_slice_end] > start &&
-               word[ATTR_slice_end] <= x->size[dim];
+    if (op == OP_slice) return word[ATTR_slice_step] > 0 && word[ATTR_slice_end] > start;
     int64_t count = view_reach(op, word).count;
     return count > 0 && count <= left;
 }
@@ -256,9 +254,9 @@ bool view_normalize(Op op, const Meta *x, Attrs *attrs) {
     int64_t *word = attrs->word;
     if (begins_within(op, x, word)) {
         if (op != OP_slice) return true;
-        int64_t step = word[ATTR_slice_step];
-        int64_t last = (word[ATTR_slice_end] - 1 - word[ATTR_slice_start]) / step;
-        word[ATTR_slice_end] = last * step + 1;
+        int64_t step = word[ATTR_slice_step], start = word[ATTR_slice_start];
+        int64_t size = x->size[word[ATTR_slice_dim]], end = word[ATTR_slice_end];
+        word[ATTR_slice_end] = ((end < size ? end : size) - 1 - start) / step * step + 1;
         return true;
     }
     if (!op_infer(op, x, 1, attrs, &inferred)) return false;

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { STACK_POINTERS = 128, APART_ALIGNMENT = 64 };
+enum { STACK_POINTERS = 128, STACK_BYTES = 2048, APART_ALIGNMENT = 64 };
 
 typedef struct PlanRun {
     const Executable *executable;
@@ -23,13 +23,14 @@ typedef struct PlanRun {
     Tensor **outputs;
     const bool *overlaps; /* by input, of MOST_APART at the most: it lies where another one does */
     Tensor *given;        /* NULL, or what the first output's elements go into */
-    char *block;          /* temporaries, stages, and inputs that are apart; NULL: all are empty */
+    char *block;          /* temporaries, stages, and inputs that are apart; of another device NULL:
+                           * all are empty */
     int64_t apart;        /* bytes of these: kernels write to inputs that others overlap; or 0 */
     int64_t aside;        /* behind these: of what would be in place, and an input does not take; or
                            * 0 */
     void **base;          /* by plan value */
     void **slot;          /* by slot: the buffers of all kernels */
-    Storage *memory;      /* that the block lies in */
+    Storage *memory;      /* that the block lies in; NULL: on the stack */
     void *heap;           /* NULL, or that base lies in */
     RunArgument *argument;
     DeviceRun *device; /* on the host nobody reads it */
@@ -447,12 +448,20 @@ static bool take_block(PlanRun *run, int64_t bytes) {
     return run->memory;
 }
 
+typedef struct StackRoom {
+    _Alignas(64) char block[STACK_BYTES];
+    void *pointer[STACK_POINTERS];
+} StackRoom;
+
 /* Pointers that the stack has no room for lie behind the block. */
-static bool take_on_host(PlanRun *run, void **stack, int64_t pointers) {
+static bool take_on_host(PlanRun *run, StackRoom *room, int64_t pointers) {
     int64_t bytes = run->executable->block_bytes + run->apart + run->aside;
     bool fits = pointers <= STACK_POINTERS;
-    if (!take_block(run, fits ? bytes : bytes + pointers * (int64_t)sizeof(void *))) return false;
-    run->base = fits ? stack : (void **)(void *)(run->block + bytes);
+    if (fits && bytes <= STACK_BYTES)
+        run->block = room->block;
+    else if (!take_block(run, fits ? bytes : bytes + pointers * (int64_t)sizeof(void *)))
+        return false;
+    run->base = fits ? room->pointer : (void **)(void *)(run->block + bytes);
     return true;
 }
 
@@ -482,7 +491,7 @@ static __attribute__((noinline)) bool take_on_device(PlanRun *run, int64_t point
 static bool run(const Executable *executable, Tensor *const *inputs, Tensor **outputs,
                 Tensor *given) {
     const Plan *plan = executable->plan;
-    void *stack[STACK_POINTERS];
+    StackRoom room;
     RunArgument argument;
     bool overlaps[MOST_APART];
     DeviceRun device = {.executable = executable};
@@ -499,7 +508,7 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
     find_overlaps(&run, overlaps);
     run.apart = bytes_apart(&run);
     run.aside = bytes_aside(&run);
-    bool ok = host ? take_on_host(&run, stack, pointers) : take_on_device(&run, pointers);
+    bool ok = host ? take_on_host(&run, &room, pointers) : take_on_device(&run, pointers);
     if (ok) {
         run.slot = run.base + values;
         if (plan->draws > 0) run.argument->random = random_take(plan->draws);

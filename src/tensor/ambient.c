@@ -45,12 +45,6 @@ Ambient ambient_of_op(void) {
                      .device = (uint8_t)option_now(OPTION_device)};
 }
 
-Ambient ambient_now(void) {
-    Ambient now = ambient_of_op();
-    now.autocast = cb_autocast_dtype();
-    return now;
-}
-
 static bool may_change(Option option) {
     return (option != OPTION_precise && option != OPTION_device && option != OPTION_check) ||
            tracer_may_change(option_info(option)->name, CHANGES_OPS);

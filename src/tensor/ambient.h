@@ -27,7 +27,6 @@ typedef struct Ambient { /* a word, so that it stays in a register: eager takes 
 } Ambient;
 _Static_assert(sizeof(Ambient) == sizeof(uint32_t), "it is compared, and put into keys, as a word");
 
-Ambient ambient_now(void);   /* of a call of a function */
 Ambient ambient_of_op(void); /* of an op behind the door, where autocast has been applied */
 
 void ambient_watch(void); /* from now on tracers hear of options that are set (change_ambient) */

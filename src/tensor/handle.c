@@ -314,6 +314,36 @@ void seat_free(ThreadState *t, Tensor *x) {
     t->tracer->alive--;
 }
 
+Tensor *seat_double(ThreadState *t, const Tracer *tracer, int value, const Tensor *x) {
+    Tensor *y = tracer->seat[value];
+    if (!y) return NULL;
+    y->traits = x->traits;
+    y->kept = true;
+    y->storage = x->storage ? storage_retain(x->storage) : NULL;
+    y->history = x->history ? history_retain(x->history) : NULL;
+    y->offset = x->offset;
+    copy_dims(y->size, x->size, x->rank);
+    copy_dims(y->stride, x->stride, x->rank);
+    count_live(t, 1);
+    return y;
+}
+
+/* Its handle is nobody's, so no error will name it. */
+void seat_end_double(ThreadState *t, Tracer *tracer, int value) {
+    Tensor *x = tracer->value[value];
+    tracer->value[value] = NULL;
+    if (x->storage) storage_release(x->storage);
+    if (x->history) history_release(x->history);
+    x->storage = NULL;
+    x->history = NULL;
+    x->trace = 0;
+    x->value = NULL;
+    x->kept = false;
+    tracer->seat[value] = end_handle(x, x->made) ? x : NULL;
+    x->seated = atomic_load_explicit(&x->handle, memory_order_relaxed);
+    count_live(t, -1);
+}
+
 /* With what they share kept in registers. */
 Tensor *seats_free(ThreadState *t, Tensor *x, FreedBy by, int *count) {
     Tracer *tracer = t->tracer;

@@ -36,13 +36,6 @@ Tensor *tensor_alloc(void) {
     return x;
 }
 
-/* Most have few dimensions: a copy of so many is a few wide moves. */
-static inline void copy_dims(int64_t *to, const int64_t *from, int rank) {
-    enum { FEW = 4 };
-    memcpy(to, from, sizeof *to * FEW);
-    if (rank > FEW) memcpy(to + FEW, from + FEW, sizeof *to * (CB_MAX_RANK - FEW));
-}
-
 Tensor *tensor_shell_traced(const Meta *meta, const int64_t *stride, int64_t offset, int number,
                             uint64_t trace) {
     ThreadState *t = &thread_state;

@@ -124,8 +124,17 @@ static bool all_differ(Tensor *const *x, int count, bool storages) {
     return true;
 }
 
+/* Of a few, as most calls have: no two are of one storage. */
+static bool few_share_none(Tensor *const *x, int count) {
+    for (int i = 1; i < count; i++)
+        for (int k = 0; k < i; k++)
+            if (x[i]->storage == x[k]->storage) return false;
+    return true;
+}
+
 bool tensors_apart(Tensor *const *x, int count, int some) {
-    enum { FEW_PAIRS = 64 };
+    enum { FEW_TENSORS = 8, FEW_PAIRS = 64 };
+    if (count <= FEW_TENSORS) return few_share_none(x, count);
     if (count > MOST_APART || count * some <= FEW_PAIRS) return false;
     return all_differ(x, count, true);
 }
@@ -183,20 +192,9 @@ static int list_spans(Tensor *const *x, int count, ByteSpan *span) {
     return spans;
 }
 
-/* Of a few, as most calls have, whose spans need not be sorted then: no two are of one storage. */
-static bool few_share_none(Tensor *const *x, int count) {
-    enum { FEW_TENSORS = 8 };
-    if (count > FEW_TENSORS) return false;
-    for (int i = 1; i < count; i++)
-        for (int k = 0; k < i; k++)
-            if (x[i]->storage == x[k]->storage) return false;
-    return true;
-}
-
 void tensors_mark_overlaps(Tensor *const *x, int count, bool *overlaps) {
     ByteSpan span[MOST_APART];
     memset(overlaps, 0, sizeof *overlaps * (size_t)count);
-    if (few_share_none(x, count)) return;
     int spans = list_spans(x, count, span), furthest = 0; /* whose end is, of those so far */
     for (int i = 1; i < spans; i++) {
         bool same = span[i].storage == span[furthest].storage;

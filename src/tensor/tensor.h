@@ -151,8 +151,8 @@ bool tensor_known(const Tensor *x, const char *what);
 bool tensor_contiguous(const Tensor *x);
 bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides, place and history
                                                      * are */
-/* True when no two of count lie in one storage: by a table, in place of comparing some of them with
- * all. False, too, when that is cheap, or when they are more than MOST_APART. */
+/* True when no two of count lie in one storage: of many by a table, in place of comparing some of
+ * them with all. False, too, when that is cheap, or when they are more than MOST_APART. */
 enum { MOST_APART = 2 * CB_MAX_ARGS };
 bool tensors_apart(Tensor *const *x, int count, int some);
 /* True when the bytes that x and y span overlap: a write to one may show in the other. */

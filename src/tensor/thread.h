@@ -176,6 +176,10 @@ int values_next(const Tracer *tracer, int v, int count);
 /* handle.c: x, a shell of the tracer's that its seat waits for, has died. Of those of a scope from
  * x on, as many as there are before another tensor: which one that is. */
 void seat_free(ThreadState *t, Tensor *x);
+/* A double of x, kept, for the value that its seat is of, and its death: also of one from
+ * elsewhere, which sits there from then on. NULL: the seat is empty. */
+Tensor *seat_double(ThreadState *t, const Tracer *tracer, int value, const Tensor *x);
+void seat_end_double(ThreadState *t, Tracer *tracer, int value);
 Tensor *seats_free(ThreadState *t, Tensor *x, FreedBy by, int *count);
 /* The residents of the tracer die, with their scope; or they are tensors of it like others. */
 void residents_die(ThreadState *t);
@@ -216,6 +220,13 @@ static inline void slot_begin(ThreadState *t, Tensor *x, int number, uint64_t tr
     x->trace = trace;
     link_tensor(t->scope, x);
     count_live(t, 1);
+}
+
+/* Most have few dimensions: a copy of so many is a few wide moves. */
+static inline void copy_dims(int64_t *to, const int64_t *from, int rank) {
+    enum { FEW = 4 };
+    memcpy(to, from, sizeof *to * FEW);
+    if (rank > FEW) memcpy(to + FEW, from + FEW, sizeof *to * (CB_MAX_RANK - FEW));
 }
 
 /* The shell is on its seat, as it was left. */

@@ -177,8 +177,8 @@ _Static_assert(sizeof(TraceLine) == 64, "a line of the cache");
  * over. */
 #define LINE_IS_OTHER UINT32_C(0x55000000)
 #define LINE_IS_SHARED UINT32_C(0x01000000) /* its result is a view of what root is a view of */
-#define LINE_VARIES UINT32_C(0x02000000)    /* some of its numbers are arguments */
-enum { LINE_ARGUMENT = 0xFF };              /* as a kind, which no operand has */
+#define LINE_VARIES UINT32_C(0x02000000)    /* some of its operands are: */
+enum { LINE_CAPTURED = 0xFE, LINE_ARGUMENT = 0xFF }; /* as kinds, which no operand has */
 static inline uint32_t line_key(int op, int input_count, int quiet) {
     return ((uint32_t)op | (uint32_t)input_count << 16) ^ (uint32_t)quiet;
 }

@@ -1,6 +1,7 @@
 /* Seats: the slots that a thread keeps for the shells of what it replays. None is lost, whichever
  * way a shell dies, and none is somebody else's; what a call finds on them is what its trace
  * says. */
+#include "capture/function.h"
 #include "capture_support.h"
 
 #include "tensor/thread.h"
@@ -25,7 +26,7 @@ static void need_seats(void) {
     if (POISONS) skip_because("AddressSanitizer keeps freed handles poisoned: there are no seats");
 }
 
-static cb_tensor *weight; /* found outside: an op on it is on no line */
+static cb_tensor *weight; /* found outside: the call has a double of it */
 
 static cb_tensor *chain(cb_tensor *x) {
     cb_tensor *y = cb_mul(cb_add(x, weight), 0.5), *z = cb_exp(y);
@@ -52,6 +53,55 @@ static void each_slot_comes_back(void **state) {
     assert_int_equal(cb_stats(f).graphs, 1);
     cb_function_free(f);
     cb_free(weight);
+}
+
+static bool frees;
+
+static cb_tensor *doubles(cb_tensor *x) {
+    cb_tensor *y = cb_mul(cb_add(x, weight), cb_exp(weight));
+    if (frees) cb_free(weight);
+    return cb_sub(cb_sin(y), x);
+}
+
+/* Nobody else but the call had it: a reference of the test's, and the tensor's own. */
+static void expect_held(cb_function *f, cb_tensor *x, cb_tensor *expected) {
+    const Tensor *w = tensor_in(weight, "weight");
+    Storage *storage = storage_retain(w->storage);
+    History *history = history_retain(w->history);
+    expect_equal(cb_call(f, x), expected);
+    assert_int_equal(atomic_load(&storage->references), frees ? 1 : 2);
+    assert_int_equal(atomic_load(&history->references), frees ? 1 : 2);
+    storage_release(storage);
+    history_release(history);
+}
+
+/* What the call has of a tensor from outside sits, too, and holds it no longer than the call runs;
+ * so long it does, whatever becomes of that. */
+static void doubles_hold_for_a_call(void **state) {
+    (void)state;
+    need_seats();
+    cb_function *f = cb_compile(doubles, VM);
+    cb_tensor *x = ramp(3, 4);
+    int before = 0;
+    int64_t alive = 0;
+    cb_no_grad_open();
+    for (int round = 0; round < 24; round++) {
+        cb_scope_open();
+        if (!round || round >= 20)
+            weight = cb_keep(cb_requires_grad_(cb_full(cb_dims(3, 4), round * 0.1), true));
+        frees = false;
+        cb_tensor *expected = doubles(x);
+        frees = round >= 20;
+        expect_held(f, x, expected);
+        cb_scope_close();
+        if (round < 3) before = spare(), alive = thread_live_tensors();
+        if (round < 20) assert_int_equal(spare(), before);
+        if (round < 20) assert_int_equal(thread_live_tensors(), alive);
+        if (round == 19) cb_free(weight);
+    }
+    cb_no_grad_close();
+    assert_int_equal(cb_stats(f).graphs, 1);
+    cb_function_free(f);
 }
 
 /* ---- dead handles ---------------------------------------------------------------------------- */
@@ -305,30 +355,38 @@ static cb_tensor *long_chain(cb_tensor *x) {
     return x;
 }
 
+/* Where the function's trace has seats, or might. */
+static const Seats *place_of(const cb_function *fast) {
+    uint64_t trace = atomic_load(&fast->first)->trace->serial;
+    return &thread_state.seats[trace * UINT64_C(0x9E3779B97F4A7C15) >> (64 - SEATS_BITS)];
+}
+
 /* More traces than there are seats for: those that are called have them, after a while. */
 static void seats_are_limited(void **state) {
     (void)state;
     need_seats();
-    enum { FUNCTIONS = 12 };
+    enum { FUNCTIONS = 40 };
     cb_tensor *x = ramp(3, 4), *expected = long_chain(x);
     cb_function *f[FUNCTIONS];
-    for (int i = 0; i < FUNCTIONS; i++) {
-        f[i] = cb_compile(long_chain, VM);
+    int count = 0; /* until there are no more, and one has a place and none on it */
+    while (seats() < MOST_SEATS - 1000 || place_of(f[count - 1])->count) {
+        assert_true(count < FUNCTIONS);
+        f[count++] = cb_compile(long_chain, VM);
         for (int round = 0; round < 3; round++) {
             cb_scope_open();
-            expect_equal(cb_call(f[i], x), expected);
+            expect_equal(cb_call(f[count - 1], x), expected);
             cb_scope_close();
             assert_true(seats() <= MOST_SEATS);
         }
     }
     int before = spare(), had = seats();
-    assert_true(had > MOST_SEATS / 2);
     for (int round = 0; round < 40; round++) {
         cb_scope_open();
-        expect_equal(cb_call(f[FUNCTIONS - 1], x), expected);
+        expect_equal(cb_call(f[count - 1], x), expected);
         cb_scope_close();
         assert_true(seats() <= MOST_SEATS);
     }
+    assert_true(place_of(f[count - 1])->count > 1000);
     assert_int_equal(spare(), before);
     assert_true(had > 3 * seats()); /* the others have given theirs */
     int on_seats = spare() - thread_state.slot_count;
@@ -336,7 +394,7 @@ static void seats_are_limited(void **state) {
     assert_true(seats_give_back(&thread_state)); /* as when there is no memory for slots */
     assert_int_equal(thread_state.slot_count, before);
     assert_int_equal(seats(), 0);
-    for (int i = 0; i < FUNCTIONS; i++) cb_function_free(f[i]);
+    while (count) cb_function_free(f[--count]);
 }
 
 static int many_small(cb_tensor *const *x, int count, cb_tensor **out, void *user) {
@@ -502,6 +560,7 @@ int main(void) {
         cmocka_unit_test(what_is_freed_is_no_operand),
         cmocka_unit_test(residents_end_in_many_ways),
         cmocka_unit_test(many_live_on),
+        cmocka_unit_test(doubles_hold_for_a_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
