@@ -199,7 +199,7 @@ static bool launch(Call *call) {
     if (done) {
         entry_settle(entry, call->value, graph_output);
         entry_hand_histories(entry, kept, call->value);
-        for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(graph_output[k]);
+        entry_drop_outputs(entry, call->value, graph_output, true);
     }
     if (graph_output != local) memory_free(graph_output);
     return done;

@@ -159,6 +159,7 @@ Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_co
 cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_count,
                         const Attrs *attrs);
 cb_tensor *call_expects_two(cb_operand a, cb_operand b, int op, Tracer *tracer);
+bool call_expects_assign(Tracer *tracer, cb_operand target, cb_operand value);
 /* replay.c: OP_backward of {y, its gradient or NULL} is what the trace goes on with, or another
  * one does. False: the call records now, or is eager; or, with *ends, the trace, or another one,
  * ends before it. */

@@ -160,6 +160,28 @@ static bool hold_captured(Entry *entry, const Call *call) {
     return true;
 }
 
+/* Value v is all of its graph output, as that lies. */
+static bool is_whole(const TraceValue *value, const Meta *meta) {
+    return value->contiguous && !value->offset && !value->shift &&
+           value->meta.dtype == meta->dtype && value->meta.rank == meta->rank &&
+           value->meta.device == meta->device &&
+           !memcmp(value->meta.size, meta->size, sizeof *meta->size * meta->rank);
+}
+
+static void choose_shells(Entry *entry) {
+    const Plan *plan = executable_plan(entry->executable);
+    entry->shell = arena_new_array(entry->trace->arena, int, entry->graph_output_count + 1);
+    for (int k = 0; k < entry->graph_output_count; k++) entry->shell[k] = NO_VALUE;
+    for (int i = 0; i < trace_result_count(entry->trace); i++) {
+        const EntryResult *result = &entry->result[i];
+        if (result->source != RESULT_GRAPH || entry->copied[result->output]) continue;
+        int *shell = &entry->shell[result->output];
+        const TraceValue *value = &entry->trace->value[result->value];
+        if (*shell == NO_VALUE && is_whole(value, &plan->output[result->output].meta))
+            *shell = result->value;
+    }
+}
+
 /* A backend's outputs have storages of their own. */
 static void find_copied(Entry *entry) {
     const Plan *plan = executable_plan(entry->executable);
@@ -234,6 +256,7 @@ static bool compile_own(Entry *entry, Call *call) {
     if (joint.backward.graph) arena_free(joint.backward.graph->arena);
     if (!entry->executable || (how.joint && !entry->backward)) return false;
     find_copied(entry);
+    choose_shells(entry);
     return true;
 }
 

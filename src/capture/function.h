@@ -152,6 +152,7 @@ struct Entry {
     int graph_output_count; /* results, then what is saved for gradients */
     Backward *backward;     /* held: what leads back from the results; NULL: nothing does */
     bool *copied;       /* per graph output: it may share storage with an input or another output */
+    int *shell; /* per graph output: the value whose shell is it, once that has run, or NO_VALUE */
     const Graph *graph; /* in the arena of the executable, or the code; before, the recording's */
     Executable *executable;  /* NULL: a backend of the user's made code */
     BackendCode *code;       /* NULL: the executable runs */
@@ -202,6 +203,9 @@ static inline bool entry_has_effects(const Entry *entry) { /* that a second run 
 }
 /* Shells of the results get the storages of graph outputs and real tensors. */
 void entry_settle(const Entry *entry, Tensor *const *value, Tensor *const *graph_output);
+/* After that (done), or a failure: those that are shells' own stay. */
+void entry_drop_outputs(const Entry *entry, Tensor *const *value, Tensor *const *graph_output,
+                        bool done);
 /* fullgraph: everything without the function. Fills output; count, or a negative status. */
 int entry_call(const Entry *entry, Tensor *const *input, Tensor **output);
 

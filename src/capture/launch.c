@@ -54,12 +54,33 @@ bool entry_compute(const Entry *entry, Tensor *const *input, Tensor **output) {
                        : executable_run(entry->executable, input, output);
 }
 
-static bool run(const Entry *entry, Tensor **input, Tensor **output) {
-    bool done =
-        entry->oracle ? check_run(entry, input, output) : entry_compute(entry, input, output);
+/* Into the shells of those results that live: value is of a call whose function has run. */
+static bool compute_shells(const Entry *entry, Tensor *const *value, Tensor *const *input,
+                           Tensor **output) {
+    int count = entry->graph_output_count;
+    Tensor *shell[LOCAL_TENSORS];
+    if (!entry->shell || count > LOCAL_TENSORS) return entry_compute(entry, input, output);
+    for (int k = 0; k < count; k++)
+        shell[k] = entry->shell[k] == NO_VALUE ? NULL : value[entry->shell[k]];
+    return executable_run_for(entry->executable, input, output, shell);
+}
+
+void entry_drop_outputs(const Entry *entry, Tensor *const *value, Tensor *const *graph_output,
+                        bool done) {
+    for (int k = 0; k < entry->graph_output_count; k++) {
+        Tensor *x = graph_output[k];
+        bool is_shell = entry->shell && entry->shell[k] != NO_VALUE && x == value[entry->shell[k]];
+        if (is_shell && !done) storage_release(x->storage), x->storage = NULL;
+        if (!is_shell) tensor_destroy(x);
+    }
+}
+
+static bool run(const Entry *entry, Tensor *const *value, Tensor **input, Tensor **output) {
+    bool done = entry->oracle ? check_run(entry, input, output)
+                              : compute_shells(entry, value, input, output);
     if (!done) return false;
     if (separate(entry, input, output)) return true;
-    for (int k = 0; k < entry->graph_output_count; k++) tensor_destroy(output[k]);
+    entry_drop_outputs(entry, value, output, false);
     return false;
 }
 
@@ -80,7 +101,7 @@ static bool run_with(const Entry *entry, Tensor *const *value, const int64_t *ar
         return false;
     }
     list_inputs(entry, value, argument, number, input);
-    bool done = run(entry, input, graph_output);
+    bool done = run(entry, value, input, graph_output);
     if (input != local) memory_free(input);
     return done;
 }
@@ -281,6 +302,8 @@ static int call_values(const Entry *entry, Tensor **value, Tensor **graph_output
         return call_ops(entry, value, output, true);
     }
     cb_status before = cb_error_status();
+    for (int k = 0; entry->shell && k < entry->graph_output_count; k++)
+        if (entry->shell[k] != NO_VALUE) value[entry->shell[k]] = NULL; /* nobody has any */
     RandomState random;
     History *kept;
     if (!entry_run_kept(entry, value, NULL, graph_output, &random, &kept)) {

@@ -245,10 +245,9 @@ static inline bool is_inside(void) {
     return LIKELY(frame_lives(t->frame, stack_here()) && t->autocast.lower == AUTOCAST_OFF);
 }
 
-/* An op that has no line is the next one, and nothing but the trace decides. *result: its handle,
- * NULL: no memory. */
+/* An op that has no line is the next one, and nothing but the trace decides. */
 static bool meets_other(Call *call, Op op, const cb_operand *input, int input_count,
-                        const Attrs *attrs, cb_tensor **result) {
+                        const Attrs *attrs) {
     cb_operand known[TRACE_OPERANDS];
     for (int i = 0; i < input_count; i++) {
         known[i] = input[i];
@@ -258,8 +257,15 @@ static bool meets_other(Call *call, Op op, const cb_operand *input, int input_co
     }
     if (!match_here(call, op, known, input_count, attrs)) return false;
     call_expect_next(call);
-    *result = tensor_out(call_shell(call, call->trace->op[call->at - 1].result));
     return true;
+}
+
+/* What the trace's target and value fit in their sizes, these do. */
+bool call_expects_assign(Tracer *tracer, cb_operand target, cb_operand value) {
+    Call *call = call_of(tracer);
+    const cb_operand input[] = {target, value};
+    return is_inside() && call->next != &no_line && value.kind == CB_OPERAND_TENSOR &&
+           meets_other(call, OP_assign, input, 2, NULL);
 }
 
 /* Not what the line says as it stands. */
@@ -270,10 +276,9 @@ static __attribute__((noinline)) cb_tensor *expects_varying(Call *call, Op op, c
     if ((differs & ~LINE_IS_SHARED) == LINE_VARIES &&
         meets_varying(call, line, input, input_count, attrs))
         return take_line(call, line, false);
-    cb_tensor *result;
     if (line->what == LINE_IS_OTHER && line != &no_line &&
-        meets_other(call, op, input, input_count, attrs, &result))
-        return result;
+        meets_other(call, op, input, input_count, attrs))
+        return tensor_out(call_shell(call, call->trace->op[call->at - 1].result));
     return apply_unexpected(op, input, input_count, attrs);
 }
 

@@ -17,19 +17,23 @@ static bool same_history(const Call *call, const TraceValue *value, const Tensor
            value->foreign == (history == HISTORY_FOREIGN);
 }
 
+/* Where it is contiguous any strides are that say so; those of the trace do. */
 static bool same_layout(const TraceValue *value, const Tensor *x) {
     if (value->meta.dtype != x->dtype || value->meta.rank != x->rank ||
         value->meta.device != x->device)
         return false;
-    size_t bytes = sizeof(int64_t) * x->rank;
-    if (memcmp(value->meta.size, x->size, bytes)) return false;
-    return value->contiguous ? tensor_contiguous(x) : !memcmp(value->stride, x->stride, bytes);
+    bool same = true;
+    for (int d = 0; d < x->rank; d++) {
+        if (value->meta.size[d] != x->size[d]) return false;
+        same &= value->stride[d] == x->stride[d];
+    }
+    return same || (value->contiguous && tensor_contiguous(x));
 }
 
 /* An entry that writes in place cannot take an input for a tensor from elsewhere. */
 static bool found_elsewhere(const Call *call, const Tensor *x) {
     for (int i = 0; call->entry->mutated_count && i < call->input_count; i++)
-        if (same_tensor(call->value[i], x)) return false;
+        if (call->value[i]->storage == x->storage && same_tensor(call->value[i], x)) return false;
     return true;
 }
 

@@ -234,6 +234,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
                             .expect = call_expects,
                             .expect_two = call_expects_two,
                             .assign = trace_assign,
+                            .expect_assign = call_expects_assign,
                             .materialize = trace_materialize,
                             .destroy_tensor = call_loses_tensor,
                             .storage_of = call_storage_of,

@@ -23,6 +23,7 @@ typedef struct PlanRun {
     Tensor **outputs;
     const bool *overlaps; /* by input, of MOST_APART at the most: it lies where another one does */
     Tensor *given;        /* NULL, or what the first output's elements go into */
+    Tensor *const *shell; /* NULL, or by output: see executable_run_for */
     char *block;          /* temporaries, stages, and inputs that are apart; of another device NULL:
                            * all are empty */
     int64_t apart;        /* bytes of these: kernels write to inputs that others overlap; or 0 */
@@ -53,6 +54,23 @@ static bool copy_out(const PlanRun *run, const Tensor *from, void *to) {
                         from->size, cb_dtype_size(from->dtype));
 }
 
+static Tensor *fill_shell(Tensor *shell, const Meta *meta) {
+    int64_t bytes = meta_numel(meta) * (int64_t)cb_dtype_size(meta->dtype);
+    shell->storage = storage_new_on(meta->device, (size_t)bytes);
+    return shell->storage ? shell : NULL;
+}
+
+static void drop_output(const PlanRun *run, int number) {
+    Tensor *x = run->outputs[number];
+    run->outputs[number] = NULL;
+    if (!run->shell || !x || run->shell[number] != x) {
+        tensor_destroy(x);
+        return;
+    }
+    storage_release(x->storage);
+    x->storage = NULL;
+}
+
 /* An output is an input, what an earlier output is, or new. */
 static Tensor *make_output(const PlanRun *run, int number) {
     if (run->given && number == 0) return tensor_alias(run->given);
@@ -60,6 +78,8 @@ static Tensor *make_output(const PlanRun *run, int number) {
     const PlanValue *value = &run->plan->value[output->value];
     if (value->place == VALUE_OUTPUT && value->number < number)
         return contiguous_view(run->outputs[value->number], &output->meta);
+    if (value->place != VALUE_INPUT && run->shell && run->shell[number])
+        return fill_shell(run->shell[number], &output->meta);
     if (value->place != VALUE_INPUT) return tensor_new(&output->meta);
     Tensor *input = run->inputs[value->number];
     if (!stage_of(run->executable, value->number))
@@ -73,7 +93,7 @@ static bool make_outputs(const PlanRun *run) {
     for (int i = 0; i < count; i++) {
         run->outputs[i] = make_output(run, i);
         if (run->outputs[i]) continue;
-        while (i > 0) tensor_destroy(run->outputs[--i]);
+        while (i > 0) drop_output(run, --i);
         memset(run->outputs, 0, sizeof *run->outputs * (size_t)count);
         return false;
     }
@@ -432,10 +452,7 @@ static bool run_all(const PlanRun *run) {
     bind(run);
     if (run_steps(run)) return true;
     if (!error_text()) fail_memory(0); /* what failed on another thread was said there */
-    for (int k = 0; k < run->plan->output_count; k++) {
-        tensor_destroy(run->outputs[k]);
-        run->outputs[k] = NULL;
-    }
+    for (int k = 0; k < run->plan->output_count; k++) drop_output(run, k);
     return false;
 }
 
@@ -489,7 +506,7 @@ static __attribute__((noinline)) bool take_on_device(PlanRun *run, int64_t point
 }
 
 static bool run(const Executable *executable, Tensor *const *inputs, Tensor **outputs,
-                Tensor *given) {
+                Tensor *given, Tensor *const *shell) {
     const Plan *plan = executable->plan;
     StackRoom room;
     RunArgument argument;
@@ -501,6 +518,7 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
                    .overlaps = overlaps,
                    .outputs = outputs,
                    .given = given,
+                   .shell = shell,
                    .argument = &argument,
                    .device = &device};
     int64_t values = length(plan->value), pointers = values + executable->slot_count;
@@ -523,8 +541,13 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
 }
 
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs) {
+    return executable_run_for(executable, inputs, outputs, NULL);
+}
+
+bool executable_run_for(const Executable *executable, Tensor *const *inputs, Tensor **outputs,
+                        Tensor *const *shell) {
     if (!executable_enter(executable)) return false;
-    bool done = run(executable, inputs, outputs, NULL);
+    bool done = run(executable, inputs, outputs, NULL, shell);
     executable_leave(executable);
     return done;
 }
@@ -532,7 +555,7 @@ bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor 
 bool executable_run_into(const Executable *executable, Tensor *const *inputs, Tensor *given) {
     if (!executable_enter(executable)) return false;
     Tensor *output = NULL;
-    bool done = run(executable, inputs, &output, given);
+    bool done = run(executable, inputs, &output, given, NULL);
     tensor_destroy(output);
     executable_leave(executable);
     return done;

@@ -50,6 +50,9 @@ struct Tracer {
                          const Attrs *attrs);
     cb_tensor *(*expect_two)(cb_operand a, cb_operand b, int op, Tracer *tracer);
     Tensor *(*assign)(Tracer *tracer, Tensor *target, const cb_operand *value);
+    /* A call of the user's that writes a tensor to another one, with handles: true where that is
+     * what comes next, and done. May be NULL. */
+    bool (*expect_assign)(Tracer *tracer, cb_operand target, cb_operand value);
     /* A value request; false with an error. Also asked for a tensor that has storage, since what
      * was recorded may be due to write it, or to read what the caller is about to change: true
      * when nothing is. */

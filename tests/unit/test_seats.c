@@ -104,6 +104,23 @@ static void doubles_hold_for_a_call(void **state) {
     cb_function_free(f);
 }
 
+/* Where it has one row, the stride of that is another one each time. */
+static void doubles_lie_as_they_do(void **state) {
+    (void)state;
+    cb_function *f = cb_compile(doubles, VM);
+    cb_tensor *x = ramp(3, 4), *row[] = {cb_slice(ramp(3, 4), 0, 0, 1),
+                                         cb_slice(cb_slice(ramp(3, 8), 0, 0, 1), 1, 0, 4)};
+    frees = false;
+    for (int round = 0; round < 8; round++) {
+        cb_scope_open();
+        weight = row[round % 2];
+        expect_equal(cb_call(f, x), doubles(x));
+        cb_scope_close();
+    }
+    assert_int_equal(cb_stats(f).graphs, 1);
+    cb_function_free(f);
+}
+
 /* ---- dead handles ---------------------------------------------------------------------------- */
 
 static cb_tensor *stolen;
@@ -267,6 +284,16 @@ static void found_tensors_are_returned(void **state) {
         cb_scope_close();
         assert_true(cb_memory().live_tensors == live);
     }
+    cb_tensor *two[] = {weight, ramp(2, 2)};
+    for (const char *which = "0010110100"; *which; which++) { /* not as the last time */
+        live = cb_memory().live_tensors;
+        cb_scope_open();
+        weight = two[*which - '0'];
+        expect_equal(cb_call(f, x), weight);
+        cb_scope_close();
+        assert_true(cb_memory().live_tensors == live);
+    }
+    assert_int_equal(cb_stats(f).graphs, 2);
     cb_function_free(f);
     cb_function_free(g);
 }
@@ -561,6 +588,7 @@ int main(void) {
         cmocka_unit_test(residents_end_in_many_ways),
         cmocka_unit_test(many_live_on),
         cmocka_unit_test(doubles_hold_for_a_call),
+        cmocka_unit_test(doubles_lie_as_they_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
