@@ -160,25 +160,16 @@ static bool hold_captured(Entry *entry, const Call *call) {
     return true;
 }
 
-/* Value v is all of its graph output, as that lies. */
-static bool is_whole(const TraceValue *value, const Meta *meta) {
-    return value->contiguous && !value->offset && !value->shift &&
-           value->meta.dtype == meta->dtype && value->meta.rank == meta->rank &&
-           value->meta.device == meta->device &&
-           !memcmp(value->meta.size, meta->size, sizeof *meta->size * meta->rank);
-}
-
+/* Where an output has memory of its own, any of its views gets that, so that one which begins with
+ * it stands for the output. */
 static void choose_shells(Entry *entry) {
-    const Plan *plan = executable_plan(entry->executable);
     entry->shell = arena_new_array(entry->trace->arena, int, entry->graph_output_count + 1);
     for (int k = 0; k < entry->graph_output_count; k++) entry->shell[k] = NO_VALUE;
     for (int i = 0; i < trace_result_count(entry->trace); i++) {
         const EntryResult *result = &entry->result[i];
-        if (result->source != RESULT_GRAPH || entry->copied[result->output]) continue;
-        int *shell = &entry->shell[result->output];
+        if (result->source != RESULT_GRAPH) continue;
         const TraceValue *value = &entry->trace->value[result->value];
-        if (*shell == NO_VALUE && is_whole(value, &plan->output[result->output].meta))
-            *shell = result->value;
+        if (!value->offset && !value->shift) entry->shell[result->output] = result->value;
     }
 }
 

@@ -60,8 +60,10 @@ static bool compute_shells(const Entry *entry, Tensor *const *value, Tensor *con
     int count = entry->graph_output_count;
     Tensor *shell[LOCAL_TENSORS];
     if (!entry->shell || count > LOCAL_TENSORS) return entry_compute(entry, input, output);
-    for (int k = 0; k < count; k++)
-        shell[k] = entry->shell[k] == NO_VALUE ? NULL : value[entry->shell[k]];
+    for (int k = 0; k < count; k++) {
+        Tensor *x = entry->shell[k] == NO_VALUE ? NULL : value[entry->shell[k]];
+        shell[k] = x && !x->storage ? x : NULL;
+    }
     return executable_run_for(entry->executable, input, output, shell);
 }
 

@@ -70,8 +70,8 @@ int64_t executable_moves(const Executable *executable);
  * memory runs out, and without one when it is retired; nothing is half-written then. On a device
  * with a queue all of it is launched, and what fails then is a fault (device/device.h). */
 bool executable_run(const Executable *executable, Tensor *const *inputs, Tensor **outputs);
-/* The same, where the caller has contiguous tensors without a storage for some outputs: shell[i],
- * which output i is then and gets its memory, or NULL. */
+/* The same, where the caller has tensors without a storage, of offset 0, for some outputs:
+ * shell[i], which output i is then where it has memory of its own, and gets that; or NULL. */
 bool executable_run_for(const Executable *executable, Tensor *const *inputs, Tensor **outputs,
                         Tensor *const *shell);
 /* The same for an only output, which no input is: its elements go into a contiguous tensor of its

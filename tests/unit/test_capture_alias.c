@@ -516,8 +516,42 @@ static void test_expanded_parts(void **state) {
     }
 }
 
+/* ---- views in front of what they view -------------------------------------------------------- */
+
+static int views(cb_tensor *const *inputs, int count, cb_tensor **outputs, void *user) {
+    (void)count, (void)user;
+    cb_tensor *y = cb_mul(inputs[0], 2.0);
+    outputs[0] = cb_slice(y, 0, 1, 3);
+    outputs[1] = cb_t(y);
+    outputs[2] = cb_select(y, 1, 3);
+    outputs[3] = y;
+    outputs[4] = cb_select(cb_exp(inputs[0]), 1, 0);
+    return 5;
+}
+
+static void test_views_in_front(void **state) {
+    (void)state;
+    const char *const options[] = {VM, VM ",fullgraph=1", "backend=eager", ""};
+    for (int i = 0; i < 4; i++) {
+        cb_function *fast = cb_compile_n(views, NULL, options[i]);
+        for (int call = 0; call < 4; call++) {
+            cb_scope_open();
+            cb_tensor *x = ramp(3, 4), *got[5], *wanted[5];
+            assert_int_equal(cb_call_n(fast, &x, 1, got, 5), 5);
+            views(&x, 1, wanted, NULL);
+            for (int k = 0; k < 5; k++) expect_tensor(got[k], wanted[k], 1e-6, 1e-6);
+            cb_fill_(got[0], 7.0), cb_fill_(wanted[0], 7.0);
+            for (int k = 0; k < 5; k++) expect_tensor(got[k], wanted[k], 1e-6, 1e-6);
+            cb_scope_close();
+        }
+        assert_int_equal(cb_stats(fast).eager_calls, 0);
+        cb_function_free(fast);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_views_in_front),
         cmocka_unit_test(test_all_pairs),
         cmocka_unit_test(test_guards),
         cmocka_unit_test(test_found_argument),

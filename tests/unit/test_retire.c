@@ -128,7 +128,7 @@ static void the_last_size_is_found_first(void **state) {
     }
     cb_set_option("entries_mb", "48");
     cb_reset();
-    expect_near(cb_call(fast, wave(4, 40)), softmax(wave(4, 40)));
+    expect_near(cb_call(fast, wave(4, 140)), softmax(wave(4, 140)));
     assert_int_equal(cb_stats(fast).graphs, 1);
     expect_pointers(fast);
     cb_function_free(fast);
