@@ -74,6 +74,7 @@ bool call_sit(Call *call) {
     call->seats = seats_take(&thread_state, trace->serial, length(trace->value));
     call->tracer.seat = call->seats ? call->seats->slot : call->value;
     call->tracer.seats = call->seats ? call->seats->count : 0;
+    call->tracer.first = call->input_count;
     call->tracer.home = call->seats ? &call->frame.own : NULL;
     return true;
 }

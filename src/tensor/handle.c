@@ -376,7 +376,7 @@ void residents_die(ThreadState *t) {
     Tensor **value = tracer->value, **seat = tracer->seat;
     uint64_t freed = freed_here(FREED_BY_CALL);
     int count = 0;
-    for (int v = 0, seats = tracer->seats; v < seats; v++) {
+    for (int v = tracer->first, seats = tracer->seats; v < seats; v++) {
         Tensor *x = value[v];
         if (!x) continue;
         if (!is_resident(x, tracer)) {

@@ -84,7 +84,7 @@ Seats *seats_take(ThreadState *t, uint64_t trace, int count) {
 }
 
 void residents_join(Tracer *tracer) {
-    for (int v = 0; tracer->home && v < tracer->seats; v++) {
+    for (int v = tracer->first; tracer->home && v < tracer->seats; v++) {
         Tensor *x = tracer->value[v];
         if (x && is_resident(x, tracer)) link_tensor(tracer->home, x);
     }
@@ -94,7 +94,8 @@ void residents_join(Tracer *tracer) {
 /* What lives has its seat no more. */
 void seats_leave(Seats *seats, const Tracer *tracer) {
     int count = seats->count;
-    for (int v = 0; (v = values_next(tracer, v, count)) < count; v++) seats->slot[v] = NULL;
+    for (int v = tracer->first; (v = values_next(tracer, v, count)) < count; v++)
+        seats->slot[v] = NULL;
     seats->taken = false;
 }
 

@@ -171,7 +171,8 @@ void seats_end(ThreadState *t);
 /* A list of at least so many, value NULL: no memory; it is nobody's any more. */
 ValueList values_take(ThreadState *t, int capacity);
 void values_give(ThreadState *t, ValueList list);
-/* The first of the tracer's values from v on that is not NULL, or count: most are. */
+/* The first of the tracer's values from v on that is not NULL, or count: most are. Not for
+ * inputs. */
 int values_next(const Tracer *tracer, int v, int count);
 /* handle.c: x, a shell of the tracer's that its seat waits for, has died. Of those of a scope from
  * x on, as many as there are before another tensor: which one that is. */

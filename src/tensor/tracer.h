@@ -99,6 +99,7 @@ struct Tracer {
     Tensor **seat, **value;
     uintptr_t *handle; /* of those that live, or NO_HANDLE; not set for others */
     int seats;
+    int first; /* seat; values below have none: the inputs of a call */
     Survivors survivors;
     Scope *home;      /* that its residents die with, NULL: there are none (tensor/thread.h) */
     int alive;        /* shells */
