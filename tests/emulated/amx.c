@@ -32,12 +32,17 @@ static inline __attribute__((always_inline)) float half_of_pair(float pair, int 
 
 EMULATED void tile_multiply(int sum, int a, int b) {
     if (!configured) __builtin_trap();
-    for (int r = 0; r < 16; r++)
-        for (int k = 0; k < 16; k++)
-            for (int j = 0; j < 16; j++)
-                for (int which = 0; which < 2; which++)
-                    tile_data[sum][r][j] += half_of_pair(tile_data[a][r][k], which) *
-                                            half_of_pair(tile_data[b][k][j], which);
+    for (int r = 0; r < 16; r++) {
+        float sums[16]; /* a vector of their own: the three tiles could be one */
+        memcpy(sums, tile_data[sum][r], sizeof sums);
+        for (int k = 0; k < 16; k++) {
+            float even = half_of_pair(tile_data[a][r][k], 0);
+            float odd = half_of_pair(tile_data[a][r][k], 1);
+            for (int j = 0; j < 16; j++) sums[j] += even * half_of_pair(tile_data[b][k][j], 0);
+            for (int j = 0; j < 16; j++) sums[j] += odd * half_of_pair(tile_data[b][k][j], 1);
+        }
+        memcpy(tile_data[sum][r], sums, sizeof sums);
+    }
 }
 
 #undef _tile_loadd

@@ -42,6 +42,7 @@ static const Case cases[] = {
     {0, 3, 4, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
     {2, 0, 5, 1, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}},
 };
+enum { CASES = sizeof cases / sizeof *cases };
 
 /* Layouts: of x and weight, and of the result; turned: channels first by way of channels last. */
 enum { X_LAST = 1, TURNED = 2, OUT_LAST = 4, LAYOUTS = 6 };
@@ -84,42 +85,80 @@ static int64_t positions(const ConvolutionTask *s) {
     return s->out_size[0] * s->out_size[1] * s->out_size[2];
 }
 
-/* Where element p under position q of the kernel lies, in a channel of x and of the weight; false:
- * in the padding. */
-static bool under(const ConvolutionTask *s, const int64_t p[3], const int64_t q[3], int64_t *x,
-                  int64_t *weight) {
-    *x = s->x_offset, *weight = s->weight_offset;
-    for (int d = 0; d < 3; d++) {
-        int64_t k = p[d] * s->stride[d] + q[d] * s->dilation[d] - s->padding[d];
-        if (k < 0 || k >= s->in_size[d]) return false;
-        *x += k * s->x_spatial[d];
-        *weight += q[d] * s->weight_spatial[d];
-    }
-    return true;
+/* A case's elements and sums, which are the same in every layout: computed once. Channels come
+ * last. */
+typedef struct Reference {
+    int *x, *weight, *sums; /* [batch][position][channel], [out][position][in],
+                             * [batch][position][out] */
+} Reference;
+
+static int small_integer(void) {
+    static uint32_t seed = 5;
+    seed = seed * 1664525 + 1013904223;
+    return (int)(seed >> 24) % 5 - 2;
 }
 
-/* The sum for one element, read through the step's strides. Of small integers: in any order. */
-static double expected(const ConvolutionTask *s, const double *x, const double *weight, int64_t n,
-                       int64_t o, int64_t p) {
-    int64_t inner = s->channels / s->groups, group = o / (s->out_channels / s->groups);
-    int64_t out[3] = {p / s->out_size[2] / s->out_size[1], p / s->out_size[2] % s->out_size[1],
-                      p % s->out_size[2]};
-    int64_t q[3], at, w;
-    x += n * s->x_batch + group * inner * s->x_channel, weight += o * s->weight_out;
-    double sum = 0;
-    for (q[0] = 0; q[0] < s->kernel[0]; q[0]++)
-        for (q[1] = 0; q[1] < s->kernel[1]; q[1]++)
-            for (q[2] = 0; q[2] < s->kernel[2]; q[2]++)
-                if (under(s, out, q, &at, &w))
-                    for (int64_t i = 0; i < inner; i++)
-                        sum += x[at + i * s->x_channel] * weight[w + i * s->weight_in];
-    return sum;
+static int *small_ints(int64_t count) {
+    int *data = malloc(sizeof *data * (size_t)(count + 1));
+    for (int64_t i = 0; i < count; i++) data[i] = small_integer();
+    return data;
 }
 
 static double *small_integers(int64_t count) {
     double *data = malloc(sizeof *data * (size_t)count);
-    for (int64_t i = 0; i < count; i++) data[i] = (double)(rand() % 5 - 2);
+    for (int64_t i = 0; i < count; i++) data[i] = small_integer();
     return data;
+}
+
+static int64_t volume(const int64_t size[3]) { return size[0] * size[1] * size[2]; }
+
+/* Which position of x lies under position q of the kernel for p of the result; false: the
+ * padding. */
+static bool under(const ConvolutionTask *s, const int64_t p[3], const int64_t q[3], int64_t *x) {
+    *x = 0;
+    for (int d = 0; d < 3; d++) {
+        int64_t k = p[d] * s->stride[d] + q[d] * s->dilation[d] - s->padding[d];
+        if (k < 0 || k >= s->in_size[d]) return false;
+        *x = *x * s->in_size[d] + k;
+    }
+    return true;
+}
+
+/* Position number p of a box. */
+static void position(const int64_t size[3], int64_t p, int64_t at[3]) {
+    at[0] = p / size[2] / size[1], at[1] = p / size[2] % size[1], at[2] = p % size[2];
+}
+
+/* Adds to the sums of one position what lies under number q of the kernel. */
+static void add_products(const ConvolutionTask *s, const int *x, const int *weight, int64_t q,
+                         int *sums) {
+    int64_t inner = s->channels / s->groups, outer = s->out_channels / s->groups;
+    for (int64_t o = 0; o < s->out_channels; o++) {
+        const int *w = weight + (o * volume(s->kernel) + q) * inner, *from = x + o / outer * inner;
+        int sum = 0;
+        for (int64_t i = 0; i < inner; i++) sum += from[i] * w[i];
+        sums[o] += sum;
+    }
+}
+
+static const Reference *reference_of(const Case *c) {
+    static Reference references[CASES];
+    Reference *r = &references[c - cases];
+    if (r->sums) return r;
+    ConvolutionTask s = task_of(c, 0, CB_F32, false);
+    int64_t in = volume(s.in_size), count = positions(&s), kernel = volume(s.kernel);
+    r->x = small_ints(s.batch * in * s.channels);
+    r->weight = small_ints(s.out_channels * kernel * (s.channels / s.groups));
+    r->sums = calloc((size_t)(s.batch * count * s.out_channels + 1), sizeof(int));
+    for (int64_t k = 0; k < s.batch * count; k++)
+        for (int64_t j = 0; j < kernel; j++) {
+            int64_t p[3], q[3], at;
+            position(s.out_size, k % count, p), position(s.kernel, j, q);
+            if (!under(&s, p, q, &at)) continue;
+            const int *x = r->x + (k / count * in + at) * s.channels;
+            add_products(&s, x, r->weight, j, r->sums + k * s.out_channels);
+        }
+    return r;
 }
 
 static void *in_dtype(const double *from, int64_t count, cb_dtype dtype) {
@@ -129,34 +168,62 @@ static void *in_dtype(const double *from, int64_t count, cb_dtype dtype) {
     return data;
 }
 
-static void expect_result(const ConvolutionTask *s, const double *x, const double *weight,
-                          const char *out, const Case *c, int layout) {
+/* from, of items, positions and channels, where a task looks for it; one more element in front, at
+ * least. */
+static void *placed(const int *from, int64_t items, const int64_t size[3], int64_t channels,
+                    int64_t offset, int64_t item_step, int64_t channel_step, const int64_t steps[3],
+                    cb_dtype dtype) {
+    int64_t count = offset + items * volume(size) * channels;
+    double *data = small_integers(count + 1);
+    for (int64_t n = 0; n < items; n++)
+        for (int64_t k = 0; k < volume(size); k++) {
+            int64_t at[3];
+            position(size, k, at);
+            double *to = data + offset + n * item_step;
+            to += at[0] * steps[0] + at[1] * steps[1] + at[2] * steps[2];
+            for (int64_t i = 0; i < channels; i++) to[i * channel_step] = *from++;
+        }
+    void *result = in_dtype(data, count, dtype);
+    free(data);
+    return result;
+}
+
+static void *placed_x(const ConvolutionTask *s, const Reference *r) {
+    return placed(r->x, s->batch, s->in_size, s->channels, s->x_offset, s->x_batch, s->x_channel,
+                  s->x_spatial, s->dtype);
+}
+
+static void *placed_weight(const ConvolutionTask *s, const Reference *r) {
+    return placed(r->weight, s->out_channels, s->kernel, s->channels / s->groups, s->weight_offset,
+                  s->weight_out, s->weight_in, s->weight_spatial, s->dtype);
+}
+
+static void expect_result(const ConvolutionTask *s, const Reference *r, const char *out,
+                          const Case *c, int layout) {
     for (int64_t n = 0; n < s->batch; n++)
         for (int64_t o = 0; o < s->out_channels; o++)
             for (int64_t p = 0; p < positions(s); p++) {
-                int64_t at = s->channels_last ? (n * positions(s) + p) * s->out_channels + o
-                                              : (n * s->out_channels + o) * positions(s) + p;
+                int64_t last = (n * positions(s) + p) * s->out_channels + o;
+                int64_t at = s->channels_last ? last : (n * s->out_channels + o) * positions(s) + p;
                 double found = scalar_load(out + at * (int64_t)cb_dtype_size(s->dtype), s->dtype).f;
-                double sum = expected(s, x, weight, n, o, p);
-                Scalar rounded = scalar_convert((Scalar){.f = sum}, CB_F64, s->dtype);
+                Scalar rounded = scalar_convert((Scalar){.f = r->sums[last]}, CB_F64, s->dtype);
                 if (found != rounded.f)
                     fail_msg("case %d, layout %d, %s [%d, %d, %d] is %g, not %g", (int)(c - cases),
-                             layout, cb_dtype_name(s->dtype), (int)n, (int)o, (int)p, found, sum);
+                             layout, cb_dtype_name(s->dtype), (int)n, (int)o, (int)p, found,
+                             rounded.f);
             }
 }
 
 static void expect_case(const Case *c, int layout, cb_dtype dtype, bool reduced) {
     ConvolutionTask s = task_of(c, layout, dtype, reduced);
     int method = method_of(&s, layout);
-    int64_t xs = s.x_offset + s.batch * s.x_batch;
-    int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
     size_t bytes = (size_t)(s.batch * s.out_channels * positions(&s)) * cb_dtype_size(dtype);
-    double *x = small_integers(xs + 1), *weight = small_integers(ws + 1);
-    void *own_x = in_dtype(x, xs, dtype), *own_weight = in_dtype(weight, ws, dtype);
+    const Reference *r = reference_of(c);
+    void *own_x = placed_x(&s, r), *own_weight = placed_weight(&s, r);
     char *out = malloc(bytes + 1), *again = malloc(bytes + 1);
     Operands operands = {.in = {own_x, own_weight}, .out = out};
     assert_true(convolution_run(&s, method, &operands));
-    expect_result(&s, x, weight, out, c, layout);
+    expect_result(&s, r, out, c, layout);
     Storage *packed;
     assert_true(convolution_pack(&s, method, own_weight, &packed));
     operands.out = again;
@@ -164,12 +231,12 @@ static void expect_case(const Case *c, int layout, cb_dtype dtype, bool reduced)
     assert_true(convolution_run(&s, method, &operands));
     assert_memory_equal(out, again, bytes);
     if (packed) storage_release(packed);
-    free(x), free(weight), free(own_x), free(own_weight), free(out), free(again);
+    free(own_x), free(own_weight), free(out), free(again);
 }
 
 static void every_layout(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < CASES; i++)
         for (int layout = 0; layout < LAYOUTS; layout++)
             expect_case(&cases[i], layout, CB_F32, false);
 }
@@ -187,7 +254,7 @@ static void every_dtype(void **state) {
 
 static void every_layout_in_bf16(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < CASES; i++)
         for (int layout = 0; layout < LAYOUTS; layout++) {
             expect_case(&cases[i], layout, CB_BF16, false);
             expect_case(&cases[i], layout, CB_F32, true);
@@ -195,7 +262,7 @@ static void every_layout_in_bf16(void **state) {
 }
 
 static void epilogue_visits_each_element_once(void **state) {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < CASES; i++)
         for (int layout = 0; layout < LAYOUTS; layout++) {
             ConvolutionTask s = task_of(&cases[i], layout, CB_F32, *state != NULL);
             int64_t count = s.batch * s.out_channels * positions(&s);
@@ -294,7 +361,7 @@ static void known_epilogue(const Case *c, Ending ending) {
 static void known_epilogues(void **state) {
     (void)state;
     int parts = 0;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < CASES; i++) {
         if (cases[i].channels * cases[i].kernel[1] * cases[i].kernel[2] > 600) continue;
         known_epilogue(&cases[i], (Ending){PARTS - 1, CB_BF16, CB_BF16, i % 2 ? 3 : 0, 0});
         known_epilogue(&cases[i], (Ending){PARTS - 1, CB_F32, CB_F32, 3, 0});
@@ -402,24 +469,22 @@ static void packed_for_another(const Case *c, const Case *other, int layout, int
     assert_true(same || !packs || (sizes && method == CONV_GATHER) || method == CONV_TURNED);
     arena_free(arena);
     if (!packs || !same) return;
-    int64_t xs = s.x_offset + s.batch * s.x_batch;
-    int64_t ws = s.weight_offset + s.out_channels * s.weight_out;
-    double *x = small_integers(xs + 1), *weight = small_integers(ws + 1);
-    void *own_x = in_dtype(x, xs, CB_F32), *own_weight = in_dtype(weight, ws, CB_F32);
+    const Reference *r = reference_of(c);
+    void *own_x = placed_x(&s, r), *own_weight = placed_weight(&s, r);
     char *out = malloc((size_t)(s.batch * s.out_channels * positions(&s)) * sizeof(float) + 1);
     Storage *packed;
     assert_true(convolution_pack(&o, method, own_weight, &packed));
     Operands operands = {.in = {own_x}, .packed = packed->data, .out = out};
     assert_true(convolution_run(&s, method, &operands));
     if (!strstr(convolution_method_name(method), "winograd")) /* which rounds */
-        expect_result(&s, x, weight, out, c, layout);
+        expect_result(&s, r, out, c, layout);
     storage_release(packed);
-    free(x), free(weight), free(own_x), free(own_weight), free(out);
+    free(own_x), free(own_weight), free(out);
 }
 
 static void layouts_without_the_batch(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < CASES; i++)
         for (int layout = 0; layout < LAYOUTS; layout++)
             for (int method = CONV_DIRECT; method < CONV_METHODS; method++) {
                 Case other = cases[i];
