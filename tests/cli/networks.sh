@@ -1,5 +1,6 @@
 #!/bin/sh
 # Networks: the script with both times, JSON for programs, one side alone, explain; steps of one that learns.
+# (GPT-2 has page.sh.)
 #   networks.sh CARBIDE
 carbide=$1
 work=$(mktemp -d) || exit 1
@@ -31,7 +32,6 @@ has "$work/script" "^alexnet, batch 1, f32, " "^Baseline time for 2 batches: [0-
 
 run "$work/autocast" bench alexnet --batch 1 --autocast bf16 --json --seconds 0.01
 run "$work/resnet50" bench resnet50 --only compiled --json --seconds 0.01
-run "$work/gpt2" bench gpt2 --only compiled --json --seconds 0.01
 
 vm="--options backend=vm"
 run "$work/steps" bench digits-train --batches 3 --threads 1 $vm
@@ -51,10 +51,10 @@ has "$work/explain" "convolution f32: 1 x 3 channels into 64, kernel 11 x 11; [a
     "matmul f32" "steps: 1[0-9], eager would launch"
 
 command -v python3 >/dev/null 2>&1 || { echo "python3 is missing: JSON not checked"; exit $failed; }
-python3 - "$work/autocast" "$work/resnet50" "$work/gpt2" "$work/learns" <<'END' || failed=1
+python3 - "$work/autocast" "$work/resnet50" "$work/learns" <<'END' || failed=1
 import json, sys
-autocast, resnet50, gpt2 = (json.loads(open(path).read()) for path in sys.argv[1:4])
-small, lower, casts, eager = (json.loads(line) for line in open(sys.argv[4]))
+autocast, resnet50 = (json.loads(open(path).read()) for path in sys.argv[1:3])
+small, lower, casts, eager = (json.loads(line) for line in open(sys.argv[3]))
 assert small["batch"] == 3 and small["max_error"] < 1e-5 and small["kernels_compiled"] == 18, small
 assert lower["dtype"] == "bf16" and casts["autocast"] == "bf16" and casts["mode"] == "reduce-overhead", (lower, casts)
 assert eager["compiled_ms"] is None and eager["eager_ms"] > 0 and eager["peak_memory_mb"] > 1, eager
@@ -62,8 +62,7 @@ for row in small, lower, casts: assert row["eager_ms"] > 0 and row["compiled_ms"
 assert autocast["dtype"] == "f32" and autocast["autocast"] == "bf16" and autocast["max_error"] < 1, autocast
 assert autocast["eager_ms"] > 0, autocast
 assert autocast["bytes_compiled"] < 1.1 * 2 * 62.4e6, autocast # weights, in bf16, are converted once
-assert gpt2["eager_ms"] is None and gpt2["max_error"] is None, gpt2
-for row, billions in ((autocast, 1.43), (resnet50, 8.18), (gpt2, 31.6)):
+for row, billions in ((autocast, 1.43), (resnet50, 8.18)):
     flops = row["gflops"] * row["compiled_ms"] * 1e-3
     assert abs(flops / billions - 1) < 0.03, (flops, row)
     assert row["kernels_compiled"] < row["kernels_eager"], row

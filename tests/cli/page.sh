@@ -1,6 +1,6 @@
 #!/bin/sh
 # The page of `carbide explain --html` in a browser: its script runs to its end, drawings have a size, and
-# the page of GPT-2 is small.
+# the page of GPT-2 is small. What the bench says of GPT-2 is that of one side alone.
 #   page.sh CARBIDE
 carbide=$1
 work=$(mktemp -d) || exit 1
@@ -10,11 +10,20 @@ say() { echo "$*"; failed=1; }
 
 "$carbide" explain softmax --batch 64 --html "$work/softmax.html" || say "explain softmax --html: exit status $?"
 CARBIDE_EXPLAIN="$work/bench.html" "$carbide" bench gelu mlp --batch 64 --seconds 0.01 >/dev/null || say "CARBIDE_EXPLAIN=FILE: exit status $?"
-CARBIDE_EXPLAIN="$work/gpt2.html" "$carbide" bench gpt2 --only compiled --seconds 0.01 >/dev/null || say "gpt2: exit status $?"
+CARBIDE_EXPLAIN="$work/gpt2.html" "$carbide" bench gpt2 --only compiled --json --seconds 0.01 >"$work/gpt2" || say "gpt2: exit status $?"
 [ "$(wc -c <"$work/gpt2.html")" -lt 5000000 ] || say "the page of GPT-2 has $(wc -c <"$work/gpt2.html") bytes"
 for page in softmax bench gpt2; do
     grep -q "</html>" "$work/$page.html" || say "$page.html is not whole"
 done
+command -v python3 >/dev/null 2>&1 && { python3 - "$work/gpt2" <<'END' || failed=1; }
+import json, sys
+row = json.load(open(sys.argv[1]))
+assert row["eager_ms"] is None and row["max_error"] is None, row
+assert abs(row["gflops"] * row["compiled_ms"] * 1e-3 / 31.6 - 1) < 0.03, row
+assert row["kernels_compiled"] < row["kernels_eager"], row
+assert row["bytes_compiled"] < 1.2 * row["bytes_eager"], row
+assert row["compiled_ms"] > 0 and row["first_call_ms"] > 0 and row["peak_memory_mb"] > 50, row
+END
 
 browser=
 for name in chromium chromium-browser google-chrome; do
