@@ -181,8 +181,10 @@ typedef struct cb_float_list {
 } cb_float_list;
 
 /* Copies data: the elements in row-major order, in dtype (f16 and bf16 as their 16 bits, bool as
- * bytes of 0 and 1). A literal of several elements stands in parentheses, ((float[]){1, 2}), or its
- * sizes are cb_dims(2). cb_empty's elements are whatever the memory held; without a dtype, f32. */
+ * bytes of 0 and 1). CB_ERR_DTYPE: data points to float, double, int, long or long long, and dtype
+ * is another one; a void pointer is believed. A literal of several elements stands in parentheses,
+ * ((float[]){1, 2}), or its sizes are cb_dims(2). cb_empty's elements are whatever the memory held;
+ * without a dtype, f32. */
 CB_API cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes);
 CB_API cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype);
 /* With an error when x is NULL or has no such dim: -1, CB_SAME, false. */
@@ -239,7 +241,8 @@ CB_API void cb_changed(cb_tensor *x);
  * else the second size shows that they change. A hint: no result depends on it. CB_ERR_SHAPE: x has
  * no such dim. */
 CB_API cb_status cb_mark_dynamic(cb_tensor *x, int dim);
-/* Copies the elements in row-major order, converted to dtype, into out[0 .. numel-1]. */
+/* Copies the elements in row-major order, converted to dtype, into out[0 .. numel-1]. CB_ERR_DTYPE
+ * as in cb_from_data. */
 CB_API cb_status cb_read(cb_tensor *x, void *out, cb_dtype dtype);
 
 CB_API void cb_print(cb_tensor *x);                 /* to stdout, as PyTorch prints */
@@ -310,6 +313,14 @@ static inline int64_t cb_integer_same(int64_t i) { return i; }
  * and is to be converted. */
 static inline bool cb_flag_same(bool b) { return b; }
 static inline cb_dtype cb_dtype_same(cb_dtype dtype) { return dtype; }
+/* The dtype of elements behind a pointer; where that points to another one, which the call refuses,
+ * both: 16 times the other one, less 3, and it. element is 2 + the other one, from CB_I32 on; or 1
+ * of void, characters, unsigned and 16 bits, which are taken for anything. */
+static inline cb_dtype cb_data_dtype(cb_dtype dtype, int element) {
+    int named = (int)dtype, pointed = element - 2;
+    bool fits = element == 1 || pointed == named || named < 0 || named >= CB_DTYPE_COUNT;
+    return fits ? dtype : (cb_dtype)(named + 16 * (pointed - 3));
+}
 static inline double cb_float_same(double d) { return d; }
 #ifndef __cplusplus
 /* What else is given is an argument of these, which are nowhere defined and take nothing, so that
@@ -419,6 +430,14 @@ static inline cb_dim_list cb_all_dims() {
     return l;
 }
 #define cb_only_dtype(d) (d)
+/* Nobody defines these: sizeof tells which of them it would be. */
+char (&cb_element_of(const volatile void *))[1];
+char (&cb_element_of(const float *))[2 + CB_F32];
+char (&cb_element_of(const double *))[2 + CB_F64];
+char (&cb_element_of(const int *))[2 + CB_I32];
+char (&cb_element_of(const long *))[2 + (sizeof(long) == 8 ? CB_I64 : CB_I32)];
+char (&cb_element_of(const long long *))[2 + CB_I64];
+#define CB_ELEMENT(data) static_cast<int>(sizeof(cb_element_of(data)))
 #define CB_ALL cb_all_dims()
 #define CB_NO_DIMS (cb_dim_list())
 #define CB_NO_FLOATS (cb_float_list())
@@ -501,6 +520,15 @@ static inline cb_dim_list cb_dims_unsigned(unsigned long long d) { return cb_dim
         cb_dtype: cb_here_belongs_a_number_or_cb_floats,                                           \
         cb_reduction: cb_here_belongs_a_number_or_cb_floats,                                       \
         default: cb_floats_one)(d)
+#define CB_ELEMENT_OF(type, element) type *: 2 + (element), const type *: 2 + (element)
+#define CB_ELEMENT(data)                                                                           \
+    _Generic((data),                                                                               \
+        CB_ELEMENT_OF(float, CB_F32),                                                              \
+        CB_ELEMENT_OF(double, CB_F64),                                                             \
+        CB_ELEMENT_OF(int, CB_I32),                                                                \
+        CB_ELEMENT_OF(long, sizeof(long) == 8 ? CB_I64 : CB_I32),                                  \
+        CB_ELEMENT_OF(long long, CB_I64),                                                          \
+        default: 1)
 #define cb_only_dtype(d)                                                                           \
     _Generic((d), cb_dtype: cb_dtype_same, default: cb_here_belongs_a_dtype)(d)
 /* Each is an integer, and neither a bool nor a dtype: 0 is added to it, or nothing compiles. The

@@ -22,7 +22,8 @@
 #define CB_IS_THREE_(...) CB_SECOND(__VA_ARGS__)
 #define CB_from_data_0(...) (CB_HERE, (cb_from_data)(__VA_ARGS__))
 #define CB_from_data_1(data, dtype, sizes)                                                         \
-    (CB_HERE, (cb_from_data)(data, cb_only_dtype(dtype), cb_dims_of(sizes)))
+    (CB_HERE, (cb_from_data)(data, cb_data_dtype(cb_only_dtype(dtype), CB_ELEMENT(data)),          \
+                             cb_dims_of(sizes)))
 #define cb_from_data(...) CB_PASTE(CB_from_data_, CB_IS_THREE(__VA_ARGS__))(__VA_ARGS__)
 #define CB_empty_1(sizes) (CB_HERE, (cb_empty)(cb_dims_of(sizes), CB_F32))
 #define CB_empty_2(sizes, dtype) (CB_HERE, (cb_empty)(cb_dims_of(sizes), cb_only_dtype(dtype)))
@@ -71,7 +72,8 @@ CB_AT_VOID(cb_changed, (cb_tensor *x, CB_SITE), (x))
 CB_AT_GIVES(cb_status, cb_mark_dynamic, (cb_tensor *x, int dim, CB_SITE), (x, dim))
 #define cb_mark_dynamic(...) CB_AT(cb_mark_dynamic, __VA_ARGS__)
 CB_AT_GIVES(cb_status, cb_read, (cb_tensor *x, void *out, cb_dtype dtype, CB_SITE), (x, out, dtype))
-#define cb_read(x, out, dtype) CB_AT(cb_read, x, out, cb_only_dtype(dtype))
+#define cb_read(x, out, dtype)                                                                     \
+    CB_AT(cb_read, x, out, cb_data_dtype(cb_only_dtype(dtype), CB_ELEMENT(out)))
 CB_AT_VOID(cb_print, (cb_tensor *x, CB_SITE), (x))
 #define cb_print(...) CB_AT(cb_print, __VA_ARGS__)
 CB_AT_GIVES(size_t, cb_format, (cb_tensor *x, char *out, size_t bytes, CB_SITE), (x, out, bytes))
@@ -451,21 +453,27 @@ CB_AT_GIVES(cb_status, cb_training_save, (const char *path, cb_module *model,
                                           cb_optimizer *optimizer, cb_schedule *schedule,
                                           cb_module *data, cb_scaler *scaler, CB_SITE),
             (path, model, optimizer, schedule, data, scaler))
+#define CB_training_save_2(...) CB_AT(cb_training_save, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL, CB_NULL)
+#define CB_training_save_3(...) CB_AT(cb_training_save, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL)
 #define CB_training_save_4(...) CB_AT(cb_training_save, __VA_ARGS__, CB_NULL, CB_NULL)
 #define CB_training_save_5(...) CB_AT(cb_training_save, __VA_ARGS__, CB_NULL)
 #define CB_training_save_6(...) CB_AT(cb_training_save, __VA_ARGS__)
 #define cb_training_save(...)                                                                      \
-    CB_PICK_6(__VA_ARGS__, CB_training_save_6, CB_training_save_5, CB_training_save_4, , , , )     \
+    CB_PICK_6(__VA_ARGS__, CB_training_save_6, CB_training_save_5, CB_training_save_4,                 \
+              CB_training_save_3, CB_training_save_2, CB_TOO_FEW_ARGUMENTS, )                         \
     (__VA_ARGS__)
 CB_AT_GIVES(cb_status, cb_training_load, (const char *path, cb_module *model,
                                           cb_optimizer *optimizer, cb_schedule *schedule,
                                           cb_module *data, cb_scaler *scaler, CB_SITE),
             (path, model, optimizer, schedule, data, scaler))
+#define CB_training_load_2(...) CB_AT(cb_training_load, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL, CB_NULL)
+#define CB_training_load_3(...) CB_AT(cb_training_load, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL)
 #define CB_training_load_4(...) CB_AT(cb_training_load, __VA_ARGS__, CB_NULL, CB_NULL)
 #define CB_training_load_5(...) CB_AT(cb_training_load, __VA_ARGS__, CB_NULL)
 #define CB_training_load_6(...) CB_AT(cb_training_load, __VA_ARGS__)
 #define cb_training_load(...)                                                                      \
-    CB_PICK_6(__VA_ARGS__, CB_training_load_6, CB_training_load_5, CB_training_load_4, , , , )     \
+    CB_PICK_6(__VA_ARGS__, CB_training_load_6, CB_training_load_5, CB_training_load_4,                 \
+              CB_training_load_3, CB_training_load_2, CB_TOO_FEW_ARGUMENTS, )                         \
     (__VA_ARGS__)
 
 /* ---- FX graphs ------------------------------------------------------------------------------ */

@@ -164,11 +164,11 @@ CB_API void cb_scaler_free(cb_scaler *scaler);
 /* ---- checkpoints ------------------------------------------------------------------------------
  * A safetensors file of all that a run goes on from: model.*, optimizer.*, scheduler.*, data.*,
  * scaler.* and the generator of random numbers. Any but path may be NULL; data, the state of what
- * reads the data (cb_token_reader_state, or a module of your own with buffers), and scaler may be
- * left out. The file is replaced as a whole or not at all; what is loaded goes on to the same
- * numbers, bit for bit, with the arguments that are in the file, whatever optimizer, schedule and
- * scaler were made with. Loading wants what was saved, of the same kinds, names and sizes, and
- * changes nothing otherwise. */
+ * reads the data (cb_token_reader_state, or a module of your own with buffers), scaler and, with
+ * them, schedule and optimizer may be left out. The file is replaced as a whole or not at all; what
+ * is loaded goes on to the same numbers, bit for bit, with the arguments that are in the file,
+ * whatever optimizer, schedule and scaler were made with. Loading wants what was saved, of the same
+ * kinds, names and sizes, and changes nothing otherwise. */
 CB_API cb_status cb_training_save(const char *path, cb_module *model, cb_optimizer *optimizer,
                                   cb_schedule *schedule, cb_module *data, cb_scaler *scaler);
 CB_API cb_status cb_training_load(const char *path, cb_module *model, cb_optimizer *optimizer,

@@ -344,6 +344,7 @@ cb_status cb_mark_dynamic(cb_tensor *handle, int dim) {
 cb_status cb_read(cb_tensor *handle, void *out, cb_dtype dtype) {
     Tensor *x = tensor_in(handle, "read");
     if (!x) return fail(CB_ERR_ARGUMENT, "read: x is NULL");
+    if (!tensor_data_fits("read", dtype)) return CB_ERR_DTYPE;
     if (dtype < 0 || dtype >= CB_DTYPE_COUNT)
         return fail(CB_ERR_DTYPE, "read: %d is not a dtype", (int)dtype);
     int64_t count = cb_numel(x);

@@ -240,9 +240,18 @@ cb_tensor *cb_empty(cb_dim_list sizes, cb_dtype dtype) {
     return check_sizes("empty", sizes, dtype, &meta, &bytes) ? tensor_out(tensor_new(&meta)) : NULL;
 }
 
+bool tensor_data_fits(const char *what, cb_dtype dtype) {
+    int pointed = (int)dtype / 16 + 3, named = (int)dtype % 16;
+    if (dtype < 16 || pointed >= CB_DTYPE_COUNT || named >= CB_DTYPE_COUNT) return true;
+    fail(CB_ERR_DTYPE, "%s: the pointer is to %s, and the dtype is %s: a void pointer is believed",
+         what, cb_dtype_name((cb_dtype)pointed), cb_dtype_name((cb_dtype)named));
+    return false;
+}
+
 cb_tensor *cb_from_data(const void *data, cb_dtype dtype, cb_dim_list sizes) {
     Meta meta;
     size_t bytes;
+    if (!tensor_data_fits("from_data", dtype)) return NULL;
     if (!check_sizes("from_data", sizes, dtype, &meta, &bytes)) return NULL;
     if (!data && bytes) {
         fail(CB_ERR_ARGUMENT, "from_data: data is NULL");

@@ -148,6 +148,8 @@ Tensor *tensor_double(const Tensor *x); /* with its history */
 Meta tensor_meta(const Tensor *x);
 /* False with an error when dtype and shape are unknown; what is the call that asks for them. */
 bool tensor_known(const Tensor *x, const char *what);
+/* False with an error: the caller's pointer is to elements of another dtype (cb_data_dtype). */
+bool tensor_data_fits(const char *what, cb_dtype dtype);
 bool tensor_contiguous(const Tensor *x);
 bool same_tensor(const Tensor *x, const Tensor *y); /* dtype, sizes, strides, place and history
                                                      * are */

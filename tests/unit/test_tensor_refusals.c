@@ -93,7 +93,7 @@ static void writes_are_refused(void **state) {
     REFUSES(cb_read(NULL, number, CB_F64), CB_ERR_ARGUMENT, "read: x is NULL");
     REFUSES(cb_read(x, NULL, CB_F64), CB_ERR_ARGUMENT, "read: out is NULL");
     REFUSES(cb_read(x, number, (cb_dtype)-1), CB_ERR_DTYPE, "read: -1 is not a dtype");
-    REFUSES(cb_read(x, number, (cb_dtype)99), CB_ERR_DTYPE, "read: 99 is not a dtype");
+    REFUSES(cb_read(x, number, (cb_dtype)127), CB_ERR_DTYPE, "read: 127 is not a dtype");
     assert_int_equal(cb_read(empty, NULL, CB_F64), CB_OK);
     assert_false(cb_shares_storage(NULL, x));
     expect_error("shares_storage");
@@ -119,6 +119,16 @@ static void constructions_are_refused(void **state) {
     REFUSED(cb_from_data(data, CB_F32, negative), "from_data: ");
     REFUSED(cb_from_data(data, CB_F32, huge), "from_data");
     REFUSED(cb_from_data(data, (cb_dtype)99, cb_dims(2)), "from_data");
+    int whole[2] = {1, 2};
+    double wide[2];
+    void *any = whole;
+    REFUSED(cb_from_data(whole, CB_I64, 2),
+            "from_data: the pointer is to i32, and the dtype is i64: a void pointer is believed");
+    REFUSED(cb_from_data(wide, CB_F32, 2), "the pointer is to f64, and the dtype is f32");
+    assert_non_null(cb_from_data(whole, CB_I32, 2));
+    cb_tensor *x = cb_from_data(any, CB_F32, 2);
+    REFUSED(cb_read(x, wide, CB_F32), "read: the pointer is to f64, and the dtype is f32");
+    assert_int_equal(cb_read(x, wide, CB_F64), CB_OK);
     REFUSED(cb_from_data(NULL, CB_F32, cb_dims(2)), "from_data");
     assert_non_null(cb_from_data(NULL, CB_F32, cb_dims(0)));
     REFUSED(cb_empty(huge, CB_F32), "empty");

@@ -301,10 +301,15 @@ static void resumes_bit_for_bit(void **state) {
         run_train(&run, 6, whole);
         assert_int_equal(
             cb_training_save(file("run.safetensors"), run.net, run.optimizer, run.schedule), CB_OK);
+        assert_int_equal(cb_training_save(file("model.safetensors"), run.net), CB_OK);
+        assert_int_equal(cb_training_save(file("two.safetensors"), run.net, run.optimizer), CB_OK);
         run_train(&run, 6, whole + 6);
         run_free(&run);
         cb_manual_seed(99);
         Run other = run_new(made[k][0], made[k][1]);
+        assert_int_equal(cb_training_load(file("model.safetensors"), other.net), CB_OK);
+        assert_int_equal(cb_training_load(file("two.safetensors"), other.net, other.optimizer),
+                         CB_OK);
         assert_int_equal(
             cb_training_load(file("run.safetensors"), other.net, other.optimizer, other.schedule),
             CB_OK);
