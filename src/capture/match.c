@@ -235,8 +235,9 @@ Entry *match_next_entry(Call *call, Entry *left, Entry *behind, const uint64_t *
 
 void match_first_entry(Call *call) {
     Entry *left = call->entry, *e = match_next_entry(call, left, NULL, NULL);
-    const Entry *first = atomic_load(&call->function->first);
-    while (first && first != left && first != e) first = atomic_load(&first->next);
+    const Entry *first = NULL;
+    do first = entry_behind(call, NULL, first);
+    while (first && first != left && first != e);
     if (first == left) go_over(call, left);
 }
 
