@@ -3,11 +3,13 @@
 
 Words that do not fit join the next line when that continues the same paragraph, else they get a line of
 their own. A comment behind code goes on below itself, or in front of the line when there is no room.
+Lines indented by four or more beyond the comment's text are drawings, which stay as they are.
 """
 import re
 import sys
 
 COLUMNS = 100
+DRAWING = 1 + 4  # spaces between the asterisk and what is drawn
 LINE = re.compile(r"^(\s*(?:/\*|\*))( +)(\S.*)$")
 BEHIND = re.compile(r"^([^/\"]*[^/\"\s]\s+/\*)( +)(\S.*)$")  # code, then a comment up to the end
 RULER = re.compile(r"^(/\* ---- [^-]* )-+ \*/$")
@@ -34,13 +36,18 @@ def move_up(line):
     return [indent + comment, code]
 
 
+def is_drawing(line):
+    match = LINE.match(line)
+    return bool(match) and len(match.group(2)) >= DRAWING
+
+
 def wrap(lines):
     lines, at = list(lines), 0
     while at < len(lines):
         line = lines[at]
         match = LINE.match(line) or BEHIND.match(line)
         ruler = RULER.match(line)
-        if len(line) <= COLUMNS or not (match or ruler):
+        if len(line) <= COLUMNS or not (match or ruler) or is_drawing(line):
             at += 1
             continue
         if ruler:

@@ -5,8 +5,12 @@
  * there:
  *
  *     emit_begin(e);  emit_root(e, value, body level) ...;  emit_collect(e);
- *     emit_declare(e, 0);   outer loop {   emit_declare(e, 1);   inner loop {   emit_declare(e, 2);
- *                           ...
+ *     emit_declare(e, 0);
+ *     outer loop {
+ *         emit_declare(e, 1);
+ *         inner loop {
+ *             emit_declare(e, 2);
+ *             ...
  *
  * Level of an expression: the deepest loop whose axis it varies with. What is used once, in the
  * level where it is computed, is inlined into its user; everything else becomes a local named t12

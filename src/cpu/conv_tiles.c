@@ -10,7 +10,7 @@
  *       copy the slabs
  *       for each 32 positions (x from L1), each panel of 32 out channels (weights from L2):
  *         all of k at once; meanwhile the sums before are narrowed, with bias, residual and relu
- *     other epilogues at the end
+ *       other epilogues, at the end
  *
  * Weights are packed as [group][panel][step][two tiles]. The order of a sum is that of its steps,
  * whatever the tasks are. */

@@ -5,8 +5,7 @@
  * result over the whole of k, KC at a time:
  *
  *     for each k block:       pack a row block of A (stays in L2)
- *       for some column panels: pack them of B: one stays in L1, several that are read together in
- *       L2
+ *       for some column panels: pack them of B (one stays in L1, several read together in L2)
  *         for each row panel:     register tile, panel by panel
  *       after the last k block: narrow to f16, bf16; epilogue
  *

@@ -8,8 +8,8 @@
  * Where few rows are added to many, as to those of a vocabulary, all of x in f32 would be most of
  * the work. Then rows that go to the same place are summed beside each other, and the sums written:
  *
- *     i: [7, 2, 7]   slot = [2, 1, 2], the last row of each place; sum[2] = s[0] + s[2], sum[1] =
- *     s[1]
+ *     i: [7, 2, 7]   slot = [2, 1, 2], the last row of each place
+ *                    sum[2] = s[0] + s[2], sum[1] = s[1]
  *                    x with x[i[k]] + sum[slot[k]] at i[k], for k = 0, 1, 2
  *
  * Of few rows that are added to zeros, the gradient of an embedding, what computes with the result

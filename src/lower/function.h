@@ -7,10 +7,9 @@
 
 /* Runs work items [low, high) of a kernel; buffer[i] is the pointer bound to kernel buffer i.
  *
- * Not split: one call does every pass; items are outer points in row-major order (in TILE form as
- * in ROW form: a
- *   TILE engine cuts the range itself into runs along the last outer axis). pass is 0, partial
- *   NULL.
+ * Not split: one call does every pass; items are outer points in row-major order, in TILE form as
+ *   in ROW form (a TILE engine cuts the range itself into runs along the last outer axis). pass is
+ *   0, slot NULL.
  * Split: item = chunk * outer_size + outer point. The caller (vm/launch.c) calls pass 0, 1, ...:
  *   pass p sweeps its chunk of the inner range and writes, for every reduce r that pass p completes
  *   (r is its position in KernelInfo.reduce), the accumulator of its chunk into slot[r * outer_size

@@ -2,8 +2,11 @@
  *
  *     kernel(outer a0:8): store b2[a0] = add(exp(load b0[a0]), load b1[a0])
  *
- *     point v0 = b0[a0]      point v1 = b1[a0]      exp v2 = v0      point v3 = b2[a0]      add v3
- * = v2 v1
+ *     point v0 = b0[a0]
+ *     point v1 = b1[a0]
+ *     exp   v2 = v0
+ *     point v3 = b2[a0]
+ *     add   v3 = v2 v1
  *
  * Pass by pass: what the sweep needs is found (place.c), emitted in the order of the
  * expressions into the sections point, step, block, after (emit.c, emit_op.c, emit_sweep.c), and

@@ -21,8 +21,7 @@ static double ulp(double exponent_of, int mantissa, int lowest) {
     return ldexp(1.0, unit < lowest ? lowest : unit);
 }
 
-/* wanted has the bits of a wider type. Beyond the largest float, that and infinity are both right.
- * */
+/* wanted has the bits of a wider type. Beyond the largest float, that and infinity are right. */
 static double error_f32(float got, double wanted) {
     if (isnan(wanted) || isnan(got)) return isnan(wanted) && isnan(got) ? 0 : 1e9;
     float rounded = (float)wanted;

@@ -1,12 +1,10 @@
 /* The expansion of interpolate: one spatial dim after the other, elements picked by computed
  * positions. The mode area is adaptive_avg_pool.
  *
- *     nearest  y[o] = x[floor(o * scale)]                        scale = in / out, in f32 as
- *              PyTorch
+ *     nearest  y[o] = x[floor(o * scale)]               scale = in / out, in f32 as PyTorch
  *              y[o] = x[floor((o + 0.5) * scale)] when exact
- *     linear   y[o] = x[i] * (1 - t) + x[i + 1] * t              i + t = max((o + 0.5) * scale -
- *              0.5, 0),
- *                                                                or o * (in - 1) / (out - 1)
+ *     linear   y[o] = x[i] * (1 - t) + x[i + 1] * t     i + t = max((o + 0.5) * scale - 0.5, 0),
+ *                                                       or o * (in - 1) / (out - 1)
  *              (u8 as PyTorch: weights of 16 bits, each dim rounded)
  *     cubic    y[o] = the sum over k = -1..2 of x[i + k] * c(t - k), i at most and at least at the
  *              edges; i + t as above, without the maximum; c is Keys' kernel with a = -0.75 */
