@@ -98,10 +98,8 @@ static OPENS_FRAME int run_function(Checkpoint *checkpoint, RunKind kind, cb_fun
         return CB_ERR_MEMORY;
     }
     Site site = site_current();
-    Frame *left UNWINDS_FRAME = &run->frame;
     begin(run, checkpoint, kind);
     int given = call_function(run, function, user, x, count);
-    left = NULL;
     if (!frame_is_open(&run->frame, mark)) return CB_ERR_ARGUMENT;
     end(run);
     given = move_results(run, given);
