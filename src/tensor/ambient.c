@@ -54,32 +54,38 @@ void ambient_watch(void) { option_ask(may_change); }
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static const char *print_autocast(Ambient a) {
-    return a.autocast == CB_SAME ? "off" : cb_dtype_name(a.autocast);
-}
-static const char *print_reduced(Ambient a) { return a.reduced ? "medium" : "not medium"; }
-static const char *print_precise(Ambient a) { return a.precise ? "1" : "0"; }
-static const char *print_checked(Ambient a) { return a.checked ? "1" : "0"; }
-static const char *print_device(Ambient a) { return devices[a.device]->name; }
+static int autocast_of(Ambient a) { return a.autocast; }
+static int reduced_of(Ambient a) { return a.reduced; }
+static int precise_of(Ambient a) { return a.precise; }
+static int device_of(Ambient a) { return a.device; }
+static int checked_of(Ambient a) { return a.checked; }
+
+static const char *dtype_word(int dtype) { return dtype == CB_SAME ? "off" : cb_dtype_name(dtype); }
+static const char *precision_word(int reduced) { return reduced ? "medium" : "not medium"; }
+static const char *device_word(int device) { return devices[device]->name; }
+static const char *flag_word(int flag) { return flag ? "1" : "0"; }
 
 static const struct {
     const char *name;
-    const char *(*print)(Ambient a);
-} fields[] = {{"autocast", print_autocast},
-              {"float32 matmul precision", print_reduced},
-              {"option precise", print_precise},
-              {"option device", print_device},
-              {"option check", print_checked}};
+    int (*of)(Ambient a);
+    const char *(*word)(int value);
+} fields[] = {{"autocast", autocast_of, dtype_word},
+              {"float32 matmul precision", reduced_of, precision_word},
+              {"option precise", precise_of, flag_word},
+              {"option device", device_of, device_word},
+              {"option check", checked_of, flag_word}};
 enum { FIELDS = sizeof fields / sizeof *fields };
 
+static const char *word_of(int field, Ambient a) { return fields[field].word(fields[field].of(a)); }
+
 static bool differs(int field, Ambient a, Ambient b) {
-    return strcmp(fields[field].print(a), fields[field].print(b)) != 0;
+    return fields[field].of(a) != fields[field].of(b);
 }
 
 void ambient_print(Ambient a, Buffer *out) {
     for (int i = 0; i < FIELDS; i++)
         if (differs(i, a, (Ambient){.autocast = CB_SAME}))
-            putf(out, "  %s: %s\n", fields[i].name, fields[i].print(a));
+            putf(out, "  %s: %s\n", fields[i].name, word_of(i, a));
 }
 
 void ambient_print_change(Ambient now, Ambient then, const char *whose, char *out, size_t bytes) {
@@ -87,7 +93,7 @@ void ambient_print_change(Ambient now, Ambient then, const char *whose, char *ou
     for (int i = 0; i < FIELDS && used < bytes; i++) {
         if (!differs(i, now, then)) continue;
         used += (size_t)snprintf(out + used, bytes - used, "%s%s is %s, for %s it was %s",
-                                 used ? "; " : "", fields[i].name, fields[i].print(now), whose,
-                                 fields[i].print(then));
+                                 used ? "; " : "", fields[i].name, word_of(i, now), whose,
+                                 word_of(i, then));
     }
 }
