@@ -1,10 +1,9 @@
 /* Compiled functions: the public API, and which way a call goes (call.c).
  *
- *     cb_call -> an entry whose guards hold?  yes: the function runs, its ops are matched, the
- *     entry is launched
- *                                             no:  the function runs, its ops are recorded, an
- *                                                  entry is made
- *                fullgraph, guards hold:      the entry is launched, the function does not run */
+ *     cb_call -> the guards of an entry hold?
+ *         yes:                the function runs, its ops are matched, the entry is launched
+ *         no:                 the function runs, its ops are recorded, an entry is made
+ *         yes, and fullgraph: the entry is launched, the function does not run */
 #include "capture/find.h"
 #include "capture/functional.h"
 
@@ -159,10 +158,16 @@ static bool input_count_valid(const Function *function, int count) {
     return false;
 }
 
+#define STANDS_LIKE(id, device)                                                                    \
+    _Static_assert((int)INPUTS_ON_##id - INPUTS_ANYWHERE - 1 == (int)DEVICE_##id,                  \
+                   "the option device counts them in the order of DEVICES");
+DEVICES(STANDS_LIKE)
+#undef STANDS_LIKE
+
 /* As the option device wants it. Tensors without dimensions may lie on the host. */
 static bool input_placed(const Function *function, const Tensor *x, int i) {
     if (function->options.device == INPUTS_ANYWHERE) return true;
-    int device = function->options.device - INPUTS_ANYWHERE - 1; /* each of DEVICES, in order */
+    int device = function->options.device - INPUTS_ANYWHERE - 1;
     if (x->device == device || (x->rank == 0 && device_is_host(x->device))) return true;
     fail(CB_ERR_ARGUMENT, "call: input %d lies on %s, and %s was compiled for %s", i,
          devices[x->device]->name, function_title(function), devices[device]->name);

@@ -2,6 +2,7 @@
 #include "counting_heap.h"
 
 #include "base/error.h"
+#include "device/device.h"
 #include <string.h>
 
 static void options_come_from_the_environment(void **state) {
@@ -35,6 +36,24 @@ static void choices_are_numbers_of_words(void **state) {
         assert_non_null(strstr(cb_error(), "expected auto|base|v3|v4|bf16|amx"));
         cb_clear_error();
     }
+}
+
+/* Words that stand in a table besides options.def. */
+static void words_are_those_of_their_tables(void **state) {
+    (void)state;
+    int count = 0;
+    for (const char *at = option_info(OPTION_device)->type; at; at = strchr(at + 1, '|')) count++;
+    assert_int_equal(count, DEVICE_COUNT);
+    for (int id = 0; id < DEVICE_COUNT; id++) {
+        assert_int_equal(cb_set_option("device", devices[id]->name), CB_OK);
+        assert_int_equal(option_int(OPTION_device), id);
+    }
+#define PASS(name, letter, needs, gives, breaks, skippable)                                        \
+    assert_int_equal(cb_set_option("skip", #name), (skippable) ? CB_OK : CB_ERR_OPTION);           \
+    cb_clear_error();
+#include "graph/pass.def"
+#undef PASS
+    option_reset();
 }
 
 static void numbers_are_whole_texts(void **state) {
@@ -130,6 +149,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(options_come_from_the_environment, use_counting_heap),
         cmocka_unit_test_setup(choices_are_numbers_of_words, use_counting_heap),
+        cmocka_unit_test_setup(words_are_those_of_their_tables, use_counting_heap),
         cmocka_unit_test_setup(numbers_are_whole_texts, use_counting_heap),
         cmocka_unit_test_setup(a_fixed_option_stays, use_counting_heap),
         cmocka_unit_test_setup(options_are_set_and_checked, use_counting_heap),
