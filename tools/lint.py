@@ -6,6 +6,7 @@
     lint.py lengths     lines of 100 columns, functions of 60 lines, files of 600 (a remark)
     lint.py environment base/environment.c alone reads the environment
     lint.py locks       base/lock.c alone has locks, which fork() therefore knows
+    lint.py walks       who reads a function's entries outside of its calls has entered it
     lint.py exports     every extern function of src is used outside its file   (lint.py exports BUILD)
     lint.py objects     every object of the process is a row of docs/lifetimes.md   (lint.py objects BUILD)
     lint.py reasons     every row of reasons.def is used

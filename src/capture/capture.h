@@ -18,6 +18,7 @@
  *   match.c      whether an op is the next one of the trace, or of another one
  *   replay.c     the tracer while a recorded trace repeats: match the op, hand out a shell
  *   segment.c    events: values are asked for in the middle, and the call goes on behind them
+ *   left.c       segments that are left: what of them lives, and values that wait to be asked for
  *   promise.c    histories of what lives behind events
  *   slot.c       cuts before what reads a slot that was written
  *   expose.c     ops on memory that the function has a pointer into run at once
@@ -25,6 +26,7 @@
  *   gradient.c   cb_backward inside of a call: one op of the trace
  *   joint.c      cb_backward outside, of its results: what leads back is recorded with them
  *   backward.c   that as a graph of its own, and what calls keep for it
+ *   unroll.c     gradients of gradients: the ops of a compiled call once more, on the tape
  *   record.c     the tracer while something new happens: trace and graph grow together
  *   repeat.c     ops of a trace recorded once more
  *   number.c     numbers that change become arguments of the graph

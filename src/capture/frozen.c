@@ -1,13 +1,12 @@
 /* Frozen tensors: captured ones whose elements the compiler may compute with, and bake in.
  *
- * Behind an event a captured tensor may be an input of the function, or made by it: there, none but
- * parameters of modules.
- *
  * With freeze=auto these are the parameters and buffers of a compiled module that is in eval mode;
- * with freeze=1 every captured tensor that the function does not write to; with freeze=0 none. The
- * entry remembers the storage of each and its version, which every in-place write raises; a call
- * that finds another one there does not match, and records anew. After MOST_CHANGES entries for the
- * same ops and inputs, the tensors are taken to change all the time, and are frozen no more.
+ * with freeze=1 every captured tensor that the function does not write to; with freeze=0 none.
+ * Behind an event a captured tensor may be an input of the function, or made by it: none is frozen
+ * there but parameters of modules. The entry remembers the storage of each and its version, which
+ * every in-place write raises; a call that finds another one there does not match, and records
+ * anew. After MOST_CHANGES entries for the same ops and inputs, the tensors are taken to change all
+ * the time, and are frozen no more.
  *
  * Small tensors that the call itself has made of no op (cb_from_data) are constants but with
  * freeze=0, wherever they lie in memory: the entry remembers their bytes. When those change once,

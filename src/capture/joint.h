@@ -36,7 +36,7 @@ struct Backward {
     _Atomic int references;
     _Atomic bool called; /* the first call's results may be asked for gradients of gradients yet */
     _Atomic(Executable *) executable; /* NULL: nobody has gone back yet */
-    uint32_t making;  /* the process that compiles it; 0: none does. Under backward_lock */
+    uint32_t making;  /* the process that compiles it; 0: none does. Under lock_of (backward.c) */
     Graph *graph;     /* until it is compiled; its arena is owned */
     CompileOptions how;
     const int64_t *const *stride; /* by input of the graph */

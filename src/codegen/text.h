@@ -1,5 +1,5 @@
-/* The text of an expression, which knows how tightly it binds: parentheses follow from that, and
- * nobody looks at the text again.
+/* The text of an expression, which knows how tightly it binds: parentheses follow from that, not
+ * from another look at the text.
  *
  *     {"t3 + t4", TEXT_ADD}     as it is in `t5 = t3 + t4;`, (t3 + t4) as an operand */
 #ifndef CARBIDE_CODEGEN_TEXT_H

@@ -1,7 +1,8 @@
 /* MatmulTask -> the product: which of the kernels computes it, whether a constant B is packed once,
  * and its run. The rows of gemm_methods.def say who fits and what that costs: panels of packed
  * operands (gemm_panels.c), matrix-vector products (gemm_vector.c), small items (gemm_small.c),
- * thin and turned ones (gemm_thin.c, gemm_turned.c), or integers (gemm_integer.c). */
+ * thin ones (gemm_thin.c), few rows times rows that lie (gemm_swept.c) or times turned ones
+ * (gemm_turned.c), or integers (gemm_integer.c). */
 #include "base/parallel.h"
 #include "base/round.h"
 #include "cpu/gemm_internal.h"

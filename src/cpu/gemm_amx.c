@@ -1,5 +1,5 @@
 /* The gemm kernels of bf16 on AMX tiles: 32 x 32 of the result in four tiles of 16 rows of 16 f32,
- * 32 of k at a time. Compiled with that level's flags; cpu/gemm.c asks the processor first.
+ * 32 of k at a time. Compiled with that level's flags; gemm_type.c asks the processor first.
  *
  * Panels of columns are those of gemm_bf16.c, with zeros up to a multiple of 32 of k: 16 pairs of k
  * by 16 columns are a tile as they lie. A panel of rows holds, for each 32 of k, 32 rows of 64

@@ -1,5 +1,5 @@
 /* The gemm kernels of bf16 where the processor multiplies pairs of bf16 into f32 sums
- * (AVX512-BF16). Compiled with that level's flags; cpu/gemm.c asks the processor first.
+ * (AVX512-BF16). Compiled with that level's flags; gemm_type.c asks the processor first.
  *
  * A panel holds k in pairs, the pair (2i, 2i + 1) of a lane side by side: pair i of a lane is the
  * 32-bit element i * width + lane, so that all is laid out as for f32 with half of its k. An odd k

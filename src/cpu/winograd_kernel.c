@@ -14,8 +14,8 @@
  * Points decide the accuracy. Tiles of 4 take 0, 1, -1. Tiles of 6 take 0, +-5/8, +-3/2, tiles of 7
  * +-5/16, +-13/16, +-7/4, tiles of 9 +-1/4, +-5/8, +-9/8, +-17/8: of the pairs that were tried they
  * give the smallest errors, half of those of the usual small integers (docs/numerics.md has the
- * measurement; Barabasz et al. 2018, arXiv:1803.10986, is on such choices). All constants but
- * (17/8)^6 are exact in f32. */
+ * measurement; Barabasz et al. 2018, arXiv:1803.10986, is on such choices). All constants of B and
+ * A but (17/8)^6 are exact in f32; those of G are quotients, which round. */
 #include "cpu/winograd_kernel.h"
 #include "base/level.h"
 

@@ -1,8 +1,8 @@
 /* One op at once: the compiler applied to a graph of one node, on the vector VM.
  *
  * The key is everything that the built op depends on: op, attributes, the ambient state, and per
- * operand dtype, sizes and strides. Built ops are cached, so that a
- * repeated call is a look-up and a run. A plain number of a pointwise op is an input without
+ * operand dtype, device, sizes and strides. Built ops are cached, so that a repeated call is a
+ * look-up and a run. A plain number of a pointwise op is an input without
  * dimensions, so that a changing number builds nothing; elsewhere, for pow, which is much cheaper
  * with a known exponent, for WIDE_NUMBER ops on f16 and bf16, and where some dtype refuses it
  * (number_may_vary), its value is part of the key.

@@ -14,9 +14,10 @@
  * Each further variant of it takes more arguments; after MOST_CHOICES of these everything is one,
  * and so it is where a family has MOST_VARIANTS. Of two that compile for the same numbers at once
  * the first one's code stays. The table is a process singleton, as loaded code is. It holds a
- * reference to the code of each variant; families that were not used for longest leave when there
- * are MOST_CODES of them in all, so that a program that meets ever new kernels keeps few of the
- * mappings that a process may have, of which each loaded object takes about five. */
+ * reference to the code of each variant; when there are MOST_CODES variants in all families, the
+ * family that was not used for longest leaves with all of its own, so that a program that meets
+ * ever new kernels keeps few of the mappings that a process may have, of which each loaded object
+ * takes about five. */
 #include "jit/family.h"
 #include "base/lock.h"
 #include "base/map.h"

@@ -2,8 +2,8 @@
  *
  * On the host steps run here, one by one; on another device they are launched (enqueue.h).
  * Everything that can fail for want of memory, and every index check, comes before anything is
- * written to an input. The heap is touched for outputs, the arena block and large packings only;
- * all three come from the storage cache. */
+ * written to an input. The heap is touched for outputs, the arena block and large packings only; on
+ * the host all three come from the storage cache. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/round.h"

@@ -12,6 +12,11 @@
  *   finish.c  a finished group -> kernel: axes merged, values bound
  *   form.c    how engines walk a kernel: tile or row, split
  *   plan.c    groups -> steps in order, values placed
+ *   list.c    kernels along one axis that do the same to other tensors: one step
+ *   memory.c  the temporaries' lifetimes, and their places in one block
+ *   step.c    what a step moves
+ *   cost.c    what eager does for the same graph, for comparison
+ *   print.c   plans as text
  *   in_place.c  which inputs take their values while the plan runs */
 #ifndef CARBIDE_SCHED_SCHEDULE_H
 #define CARBIDE_SCHED_SCHEDULE_H

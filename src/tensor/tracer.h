@@ -4,7 +4,6 @@
 
 #include "tensor/tensor.h"
 
-/* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
 typedef enum TensorAccess {
     ACCESS_NOW,     /* its elements are read before the call returns */
     ACCESS_WRITE,   /* they are written before the call returns */
@@ -38,6 +37,7 @@ typedef struct Survivors {
     int count, at[MOST_SURVIVORS]; /* in their order */
 } Survivors;
 
+/* What stands in for eager while a thread records: capture (graph) or symbolic trace (FX). */
 typedef struct Tracer Tracer;
 struct Tracer {
     Tensor *(*apply)(Tracer *tracer, Op op, const cb_operand *input, int input_count,

@@ -1,9 +1,9 @@
-/* The VM's program builder: what build.c (order of the work), place.c (accesses, needs) and
- * emit.c (instructions) share.
+/* The VM's program builder: what build.c (order of the work), place.c (accesses, needs) and those
+ * that write instructions share: emit.c (registers, loads), emit_op.c (rows of the op table) and
+ * emit_sweep.c (reductions, scans, stores).
  *
  * Values are virtual registers; instructions go to the lists of sections. At the end the lists are
- * joined, lifetimes follow from the positions, and vectors whose lives do not meet share a block.
- * */
+ * joined, lifetimes follow from positions, and vectors whose lives do not meet share a block. */
 #ifndef CARBIDE_VM_BUILD_H
 #define CARBIDE_VM_BUILD_H
 

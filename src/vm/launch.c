@@ -3,7 +3,8 @@
  * Not split: one parallel loop over the outer points. Split (few outer points, a long inner range):
  * one parallel loop per pass over (chunk, outer point), after each of which the accumulators of
  * each outer point are combined in chunk order; the number of chunks is the kernel's, so results do
- * not depend on the number of threads.
+ * not depend on the number of threads. Split, with sums that go to elements: each chunk has bins of
+ * its own, which are added up in order (bins.h). In pieces: one parallel loop for each of them.
  *
  *     sum of 2^22 numbers: outer_size 1, split 64: 64 items, 64 slots, then 63 additions */
 #include "base/memory.h"

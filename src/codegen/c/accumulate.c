@@ -1,12 +1,12 @@
 /* Accumulators of a sweep, as C (kernel.h): declared before its loops, updated in their body,
- * folded after them.
+ * folded after them. Beside each text: who writes it.
  *
- *     double r4 = 0.0f;                                 begin_accumulators
- *     float q4[32] = {0};                               begin_partials: one sum by lane of a strip
- *     float w4[32] = {0};                               strip_sums: of STRIP_TERMS terms by lane
- *     ... w4[j] = w4[j] + t2;                           accumulate
- *     q4 = q4 + w4;                                     strip_sums
- *     q4 folded in halves; r4 = r4 + q4[0];             end_partials
+ *     double r4 = 0.0f;                            c_begin_accumulators
+ *     float q4[32] = {0};                          c_begin_partials: one sum by lane of a strip
+ *     float w4[32] = {0};                          c_strip_sums: of STRIP_TERMS terms by lane
+ *     ... w4[j] = w4[j] + t2;                      c_accumulate
+ *     q4 = q4 + w4;                                c_strip_sums
+ *     q4 folded in halves; r4 = r4 + q4[0];        c_end_partials
  *
  * Sums of f32 are taken in blocks, since a sum rounds at its own size: a block, or one run of the
  * innermost loop, has its own partial sum, and the sum of those is an f64. Float maxima of a ROW
