@@ -13,7 +13,7 @@
  *     }
  *     else ...
  *
- * Lanes that lie apart by a multiple of 4096 bytes are in one set of an L1, which has less ways
+ * Lanes that lie apart by a multiple of 4096 bytes are in one set of an L1, which has fewer ways
  * than there are lanes: each would come from L2 again for every row. And the lines of a tile come
  * from memory all at once. */
 #include "codegen/c/kernel.h"
