@@ -235,7 +235,7 @@ def check_locks():
 
 def check_walks():
     """Entries that leave a function are freed unless somebody is inside of it (src/capture/retire.c)."""
-    calls = "entry frozen function miss number passing replay retire segment sizes".split()
+    calls = "entry frozen function match miss number passing replay retire segment sizes".split()
     prints = "explain page summary".split()  # which function_text calls, or which enter
     for path in sources("src/**/*.c"):
         for number, line in enumerate(lines_of(path), 1):
