@@ -69,7 +69,20 @@
         part[i] = (T)(combine);                                                                    \
     }
 
-/* 64 partial results, whatever the width of the vectors: all levels give the same sum. */
+/* Lanes of a group: x[0 .. GROUP), but for the first `skip`. */
+#define FOLD_GROUP(from, skip, identity, combine)                                                  \
+    {                                                                                              \
+        const T *group = from;                                                                     \
+        const int least = (int)(skip);                                                             \
+        SIMD for (int i = 0; i < GROUP; i++) {                                                     \
+            const T a = to[i], lane = group[i], b = i < least ? (T)(identity) : lane;              \
+            to[i] = (T)(combine);                                                                  \
+        }                                                                                          \
+    }
+
+/* 64 partial results, whatever the width of the vectors: all levels give the same sum. What is left
+ * of a row goes by vectors, too, the last of which begins before it: elements stored one by one
+ * would be waited for. */
 #define BLOCK_REDUCE(name, identity, combine)                                                      \
     static void REDUCTION(name)(int64_t n, Scalar * accumulator, const void *px) {                 \
         const T *x = px;                                                                           \
@@ -82,9 +95,16 @@
                 part[i] = (T)(combine);                                                            \
             }                                                                                      \
         }                                                                                          \
-        SIMD for (int64_t i = 0; i < n - done; i++) {                                              \
-            const T a = part[i], b = x[done + i];                                                  \
+        for (int64_t i = 0; n < GROUP && i < n; i++) {                                             \
+            const T a = part[i], b = x[i];                                                         \
             part[i] = (T)(combine);                                                                \
+        }                                                                                          \
+        for (T *to = part; n >= GROUP && done < n; to += GROUP, done += GROUP) {                   \
+            int64_t behind = done + GROUP - n;                                                     \
+            if (behind <= 0)                                                                       \
+                FOLD_GROUP(x + done, 0, identity, combine)                                         \
+            else                                                                                   \
+                FOLD_GROUP(x + n - GROUP, behind, identity, combine)                               \
         }                                                                                          \
         HALVE(32, combine)                                                                         \
         HALVE(16, combine)                                                                         \
@@ -168,6 +188,7 @@ static VmScan *const JOIN3(scanning, _, TYPE)[VM_REDUCES] = {
 #undef SHAPES_3
 #undef BLOCK_REDUCE
 #undef HALVE
+#undef FOLD_GROUP
 #undef TYPE
 #undef MATH_TYPE
 #undef T

@@ -23,8 +23,9 @@
 #define DROP(...)
 
 enum {
-    PARTS = 64,
-    CHEAP = 4 /* binary rows up to this cost exist in three shapes; for a dearer one, filling a
+    PARTS = 64, /* of a fold */
+    GROUP = 16, /* of these */
+    CHEAP = 4   /* binary rows up to this cost exist in three shapes; for a dearer one, filling a
                * vector with its number is nothing */
 };
 
@@ -169,6 +170,21 @@ FILL(splat_i32, int32_t)
 FILL(splat_i64, int64_t)
 FILL(splat_f32, float)
 FILL(splat_f64, double)
+
+/* The rest of a row is written over by the next one. */
+#define SPREAD(name, T)                                                                            \
+    static void name(int64_t rows, int64_t n, void *py, const void *pa) {                          \
+        T *y = py;                                                                                 \
+        const T *a = pa;                                                                           \
+        for (int64_t r = 0; r < rows; r++, y += n)                                                 \
+            for (int64_t at = 0; at < n; at += VM_SLACK)                                           \
+                SIMD for (int i = 0; i < VM_SLACK; i++) y[at + i] = a[r];                          \
+    }
+SPREAD(spread_1, uint8_t)
+SPREAD(spread_i32, int32_t)
+SPREAD(spread_i64, int64_t)
+SPREAD(spread_f32, float)
+SPREAD(spread_f64, double)
 
 static void count_up(int64_t n, void *py, const void *pa, const void *pb, const void *pc) {
     int64_t *y = py;
@@ -415,6 +431,7 @@ const VmOps JOIN3(vm_ops_, CB_LEVEL, ) = {
 #include "op/dtype_rows.h"
     },
     .splat = {splat_1, splat_i32, splat_i64, splat_f32, splat_f64},
+    .spread = {spread_1, spread_i32, spread_i64, spread_f32, spread_f64},
     .count = count_up,
     .divide = divide,
     .remainder = leave,

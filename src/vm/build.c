@@ -25,8 +25,10 @@ enum {
     L1_BYTES = 32 * 1024,
     LEAST_LANES = 64,
     MOST_LANES = 1024,
-    LONG_LANES = 64, /* of the last axis, from which blocks run along it alone */
-    SHORT_ROW = 48,  /* inner extents below this are walked across, where there are many rows */
+    LONG_LANES = 64,     /* of the last axis, from which blocks run along it alone */
+    TOGETHER_LEAST = 24, /* rows of this length and up ... */
+    TOGETHER_MOST = 512, /* ... to that share a block */
+    SHORT_ROW = 48,      /* inner extents below this are walked across, where there are many rows */
     STREAM_LANES = 16384, /* when no vector is needed: memory to memory */
     SUM_LANES = 2048      /* the same in rows: what is added up in f32 before f64 takes over */
 };
@@ -187,6 +189,14 @@ static int64_t lanes_of_rows(const Kernel *kernel) {
     return L1_BYTES / row;
 }
 
+/* Room for whole rows, and for what is written past them. */
+static void put_rows(Program *p, int64_t lanes) {
+    int64_t row = p->size[p->lane_axis];
+    p->rows = least(lanes > row ? lanes / row : 1, p->size[p->first_lane_axis]);
+    p->full = p->rows * row;
+    p->capacity = round_up(p->full + VM_SLACK, LEAST_LANES);
+}
+
 static void choose_capacity(const Builder *b, Program *p) {
     int64_t stream = b->row ? SUM_LANES : STREAM_LANES;
     int64_t lanes = b->lane_bytes ? BLOCK_BYTES / b->lane_bytes : stream;
@@ -196,6 +206,10 @@ static void choose_capacity(const Builder *b, Program *p) {
     if (!b->row && b->kernel->form == FORM_ROW) lanes = least(lanes, lanes_of_rows(b->kernel));
     if (lanes < LEAST_LANES) lanes = LEAST_LANES;
     lanes = lanes / LEAST_LANES * LEAST_LANES;
+    if (b->together) {
+        put_rows(p, lanes);
+        return;
+    }
     int64_t needed = round_up(extent > 0 ? extent : 1, LEAST_LANES);
     p->capacity = lanes < needed ? lanes : needed;
     p->full = extent < p->capacity ? extent : p->capacity;
@@ -209,7 +223,7 @@ static void put_registers(const Builder *b, Program *p) {
     for (int i = 0; i < length(b->row_size); i++) {
         end = round_up(end, VM_PAGE);
         p->row_cache[i] = (VmRow){end, b->row_size[i]};
-        end += b->kernel->inner_size * b->row_size[i];
+        end += (p->rows ? p->capacity : b->kernel->inner_size) * b->row_size[i];
     }
     int64_t uniforms = round_up(end, 64);
     p->frame_bytes = uniforms + round_up(8 * (int64_t)b->uniform_count, 64);
@@ -377,22 +391,34 @@ static bool reads_across(Kernel *kernel) {
 
 /* The form is chosen for generated code. A block of few lanes costs the VM as much as one of many:
  * it walks scans of few, long rows along them, and short rows across them. */
-static bool runs_by_row(Kernel *kernel) {
+static bool runs_by_row(Kernel *kernel, int64_t least_row) {
     int axes = length(kernel->axis), outer = kernel->outer_count;
     int64_t row = axes > outer ? kernel->axis[axes - 1].size : 1;
     bool many = kernel->outer_size >= LONG_LANES;
     if (kernel->form == FORM_ROW && many && kernel_has_scan(kernel) && reads_across(kernel))
         return false;
     if (kernel->form == FORM_ROW)
-        return kernel->split > 1 || !many || kernel->inner_size >= SHORT_ROW;
+        return kernel->split > 1 || !many || kernel->inner_size >= least_row;
     for (int s = 0; s < length(kernel->store); s++)
         if (kernel->store[s].mode != STORE_SET) return false;
     return kernel_has_scan(kernel) && !many && row >= LONG_LANES;
 }
 
+/* A row that leaves most of a block empty costs as much as a full one. */
+static bool takes_rows_together(const Builder *b) {
+    const Kernel *kernel = b->kernel;
+    int row = kernel->outer_count - 1;
+    if (!b->row || kernel->split > 1 || row < 0 || b->lane_axis != row + 1) return false;
+    for (int s = 0; s < length(kernel->store); s++)
+        if (kernel->store[s].mode != STORE_SET) return false;
+    int64_t lanes = kernel->axis[b->lane_axis].size;
+    return kernel->axis[row].size > 1 && lanes >= TOGETHER_LEAST && lanes <= TOGETHER_MOST;
+}
+
 /* Short rows of a TILE are taken together: a block of few lanes costs as much as one of many. */
 static int first_lane_axis(const Builder *b) {
     int first = b->lane_axis;
+    if (b->together) return first - 1;
     if (b->row || first < 0 || b->kernel->axis[first].size >= LONG_LANES) return first;
     int64_t lanes = b->kernel->axis[first].size;
     for (; first > 0 && lanes < MOST_LANES && b->lane_axis - first + 1 < VM_LANE_AXES; first--)
@@ -400,16 +426,27 @@ static int first_lane_axis(const Builder *b) {
     return first;
 }
 
-static Program *build(Builder *b) {
+/* Along which axes lanes run, and what lies where. together: several rows share a block; false:
+ * they cannot. */
+static bool place_lanes(Builder *b, bool together) {
     Kernel *kernel = b->kernel;
     int axes = length(kernel->axis);
-    check(axes <= VM_MAX_AXES, "kernel %s has %d axes", kernel->name, axes);
-    b->ops = ops_of_cpu();
-    b->row = runs_by_row(kernel);
+    b->row = runs_by_row(kernel, together ? TOGETHER_LEAST : SHORT_ROW);
     b->lane_axis = b->row ? axes - 1 : kernel->outer_count - 1;
     if (b->row && axes == kernel->outer_count) b->lane_axis = -1; /* a row of one */
+    b->together = together && takes_rows_together(b);
+    if (together && !b->together) return false;
     b->first_lane_axis = first_lane_axis(b);
     vm_place_all(b);
+    return !b->together || !b->apart;
+}
+
+static Program *build(Builder *b) {
+    Kernel *kernel = b->kernel;
+    check(length(kernel->axis) <= VM_MAX_AXES, "kernel %s has %d axes", kernel->name,
+          length(kernel->axis));
+    b->ops = ops_of_cpu();
+    if (!place_lanes(b, true)) place_lanes(b, false);
     build_passes(b);
     BlockPlaces layout = {.b = b};
     join(&layout);

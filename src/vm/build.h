@@ -32,15 +32,16 @@ typedef struct VmValue { /* a virtual register */
 typedef struct VmIndex { /* an index expression, taken apart */
     bool linear;       /* levels and terms hold; else `index` is evaluated as a vector */
     VmLevels levels;   /* of the lanes */
+    VmLevels rows;     /* of the rows of a block */
     int64_t constant;
     int64_t *axis_stride; /* by kernel axis, the lane axis included */
     Expr *rest, *index;   /* rest: NULL when it is the constant */
 } VmIndex;
 
 typedef struct VmNode {   /* what the builder knows of an expression, by id */
-    bool lanes;           /* has a value per lane */
-    int value, splat;     /* virtual registers, -1: not computed */
-    int made, splat_made; /* pass that computed them */
+    VmMode mode;          /* has a value per lane, per row, or one */
+    int value, made;      /* virtual register, -1: not computed; the pass that computed it */
+    int splat[VM_FULL], splat_made[VM_FULL]; /* the same of copies for another mode */
     int needed;           /* last pass that asked for it, -1: none */
     int uses;             /* in the pass at hand */
     int row;              /* kept row, -1: none */
@@ -53,6 +54,8 @@ typedef struct Builder {
     KernelInfo info;
     const VmOps *ops;
     bool oracle, row;
+    bool together; /* several rows in a block */
+    bool apart;    /* found meanwhile: each row has a place of its own, which no stride tells */
     int first_lane_axis, lane_axis;
     int pass; /* at hand; info.pass_count for the last point */
     VmNode *node;
@@ -75,10 +78,11 @@ Expr *vm_real(const Builder *b, Expr *x); /* without conversions that change not
 void vm_place_all(Builder *b);            /* places, analysis, nodes */
 void vm_need_all(Builder *b); /* what the pass at hand computes: node.needed, node.uses */
 bool vm_is_narrow(cb_dtype dtype);
-bool vm_is_dense(const VmIndex *place); /* lane follows lane */
+const VmLevels *vm_levels(const VmIndex *place, VmMode mode);
+bool vm_is_dense(const VmIndex *place, VmMode mode); /* lane follows lane */
 bool vm_is_inner(const Builder *b, const Expr *x);
 bool vm_is_ready(const Builder *b, const Expr *x); /* computed, and still valid in this pass */
-bool vm_store_has_lanes(const Builder *b, int store);
+VmMode vm_store_mode(const Builder *b, int store);
 bool vm_store_is_inner(const Builder *b, int store);
 bool vm_is_kept(const Builder *b, const Expr *x);
 VmType vm_type_of(const Builder *b, const Expr *x);
@@ -86,14 +90,15 @@ VmType vm_type_of(const Builder *b, const Expr *x);
 /* emit.c */
 VmInstr *vm_add(Builder *b, int section, VmInstr instr);
 int vm_new_value(Builder *b, VmType type, VmValueKind kind);
+int vm_fresh(Builder *b, VmType type, VmMode mode, int target); /* target, or a new one */
 int vm_number(Builder *b, VmType type, Scalar value); /* a constant */
 int vm_section_of(const Builder *b, const Expr *x);
-VmMode vm_mode(bool lanes);
-int vm_get(Builder *b, Expr *x);    /* its register */
-int vm_vector(Builder *b, Expr *x); /* the same, splatted when it is uniform */
-int vm_operand(Builder *b, Expr *x, bool lanes);
+int vm_get(Builder *b, Expr *x); /* its register */
+/* The same for a mode, which is no lower than its own: splatted, or spread over the lanes. */
+int vm_operand(Builder *b, Expr *x, VmMode mode);
 /* lane_size: bytes of a lane in the register that is loaded or stored. */
-int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, int lane_size, Expr *guard);
+int vm_access(Builder *b, int buffer, const VmIndex *place, VmMode mode, int lane_size,
+              Expr *guard);
 void vm_emit(Builder *b, Expr *x, int target); /* target: register to write, -1: a new one */
 
 /* emit_op.c */

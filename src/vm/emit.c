@@ -1,8 +1,6 @@
 /* Expression -> instructions: registers, splats, loads, coordinates, kept rows. */
 #include "vm/build.h"
 
-VmMode vm_mode(bool lanes) { return lanes ? VM_LANES : VM_ONE; }
-
 VmInstr *vm_add(Builder *b, int section, VmInstr instr) {
     push(b->arena, b->list[section], instr);
     if (instr.y >= 0 && b->value[instr.y].section < 0) b->value[instr.y].section = section;
@@ -32,6 +30,11 @@ static void put_number(Scalar *at, VmType type, Scalar value) {
     }
 }
 
+int vm_fresh(Builder *b, VmType type, VmMode mode, int target) {
+    VmValueKind kind = mode == VM_ONE ? VM_VALUE_UNIFORM : VM_VALUE_VECTOR;
+    return target >= 0 ? target : vm_new_value(b, type, kind);
+}
+
 int vm_number(Builder *b, VmType type, Scalar value) {
     int register_ = vm_new_value(b, type, VM_VALUE_CONSTANT);
     Scalar element = {.i = 0};
@@ -50,7 +53,8 @@ static int section(const Builder *b, int which) {
 int vm_section_of(const Builder *b, const Expr *x) {
     if (x->op == OP_constant) return section(b, SECTION_ENTRY);
     if (!vm_is_inner(b, x)) return section(b, SECTION_POINT);
-    return section(b, b->row && b->node[x->id].lanes ? SECTION_BLOCK : SECTION_STEP);
+    bool block = b->row && b->node[x->id].mode == VM_LANES;
+    return section(b, block ? SECTION_BLOCK : SECTION_STEP);
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
@@ -62,47 +66,47 @@ int vm_get(Builder *b, Expr *x) {
 }
 
 /* In a ROW kernel the block is filled once, outside the loop over blocks. */
-int vm_vector(Builder *b, Expr *x) {
+static int emit_splat(Builder *b, Expr *x, VmMode mode, int value) {
+    VmType type = b->value[value].type;
+    VmInstr in = {.kind = VM_OP, .mode = mode, .a = value, .b = -1, .c = -1, .name = "splat"};
+    in.y = vm_new_value(b, type, VM_VALUE_VECTOR), in.function = b->ops->splat[type];
+    if (x->op == OP_constant || (mode == VM_LANES && b->row)) in.mode = VM_FULL;
+    if (b->node[x->id].mode == VM_BY_ROW)
+        in.kind = VM_SPREAD, in.mode = VM_LANES, in.spread = b->ops->spread[type],
+        in.name = "spread";
+    return vm_add(b, vm_section_of(b, x), in)->y;
+}
+
+int vm_operand(Builder *b, Expr *x, VmMode mode) {
     x = vm_real(b, x);
     int value = vm_get(b, x);
     VmNode *node = &b->node[x->id];
-    if (node->lanes) return value;
+    if (node->mode >= mode) return value;
     bool lasting = x->op == OP_constant || (!vm_is_inner(b, x) && b->kernel->split == 1);
-    if (node->splat >= 0 && (lasting || node->splat_made == b->pass)) return node->splat;
-    VmType type = b->value[value].type;
-    bool whole = b->row || x->op == OP_constant;
-    node->splat = vm_new_value(b, type, VM_VALUE_VECTOR);
-    node->splat_made = b->pass;
-    vm_add(b, vm_section_of(b, x),
-           (VmInstr){.kind = VM_OP,
-                     .mode = whole ? VM_FULL : VM_LANES,
-                     .y = node->splat,
-                     .a = value,
-                     .b = -1,
-                     .c = -1,
-                     .function = b->ops->splat[type],
-                     .name = "splat"});
-    return node->splat;
+    if (node->splat[mode] < 0 || (!lasting && node->splat_made[mode] != b->pass)) {
+        int copy = emit_splat(b, x, mode, value);
+        node = &b->node[x->id];
+        node->splat[mode] = copy, node->splat_made[mode] = b->pass;
+    }
+    return node->splat[mode];
 }
-
-int vm_operand(Builder *b, Expr *x, bool lanes) { return lanes ? vm_vector(b, x) : vm_get(b, x); }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-int vm_access(Builder *b, int buffer, const VmIndex *place, bool lanes, int lane_size,
+int vm_access(Builder *b, int buffer, const VmIndex *place, VmMode mode, int lane_size,
               Expr *guard) {
     VmAccess access = {.buffer = buffer,
                        .size = (int)cb_dtype_size(b->kernel->buffer[buffer].dtype),
                        .lane_size = lane_size,
                        .constant = place->constant,
-                       .levels = lanes ? place->levels : (VmLevels){1, {1}, {0}},
+                       .levels = *vm_levels(place, mode),
                        .rest = -1,
                        .index = -1,
                        .guard = -1,
                        .first_term = length(b->term)};
     if (place->linear && place->rest) access.rest = vm_get(b, place->rest);
-    if (!place->linear) access.index = vm_operand(b, place->index, lanes);
-    if (guard) access.guard = vm_operand(b, guard, lanes);
+    if (!place->linear) access.index = vm_operand(b, place->index, mode);
+    if (guard) access.guard = vm_operand(b, guard, mode);
     for (int axis = 0; axis < length(b->kernel->axis); axis++)
         if (place->axis_stride[axis])
             push(b->arena, b->term, (VmTerm){axis, place->axis_stride[axis]});
@@ -119,21 +123,22 @@ static bool is_same_type(const Builder *b, int buffer) {
 
 static void emit_load(Builder *b, Expr *x, int target) {
     int buffer = (int)x->imm.i;
-    bool lanes = b->node[x->id].lanes, guarded = x->input_count == 2;
+    bool guarded = x->input_count == 2;
+    VmMode mode = b->node[x->id].mode;
     const VmIndex *place = &b->load[x->id];
     cb_dtype dtype = b->kernel->buffer[buffer].dtype;
     VmType type = vm_type(dtype, b->oracle);
     int home = vm_section_of(b, x);
     int access =
-        vm_access(b, buffer, place, lanes, vm_type_size(type), guarded ? x->input[1] : NULL);
-    bool plain = lanes && !guarded && vm_is_dense(place);
+        vm_access(b, buffer, place, mode, vm_type_size(type), guarded ? x->input[1] : NULL);
+    bool plain = mode != VM_ONE && !guarded && vm_is_dense(place, mode);
     const KernelBuffer *from = &b->kernel->buffer[buffer];
     bool untouched = from->role == BUFFER_IN && !from->shared;
     if (plain && untouched && is_same_type(b, buffer) && target < 0) {
         b->node[x->id].value = vm_new_value(b, type, VM_VALUE_POINTER);
         vm_add(b, home,
                (VmInstr){.kind = VM_POINT,
-                         .mode = VM_LANES,
+                         .mode = mode,
                          .y = b->node[x->id].value,
                          .a = -1,
                          .b = -1,
@@ -142,12 +147,11 @@ static void emit_load(Builder *b, Expr *x, int target) {
                          .name = "point"});
         return;
     }
-    int y =
-        target >= 0 ? target : vm_new_value(b, type, lanes ? VM_VALUE_VECTOR : VM_VALUE_UNIFORM);
+    int y = vm_fresh(b, type, mode, target);
     bool wide = type == VM_F64 && dtype != CB_F64;
     vm_add(b, home,
            (VmInstr){.kind = VM_LOAD,
-                     .mode = vm_mode(lanes),
+                     .mode = mode,
                      .y = y,
                      .a = -1,
                      .b = -1,
@@ -159,10 +163,10 @@ static void emit_load(Builder *b, Expr *x, int target) {
 }
 
 /* The lanes' y = function(a, number). */
-static int emit_count(Builder *b, int home, VmFunction *function, const char *name, int a,
-                      int64_t number) {
+static int emit_count(Builder *b, int home, VmMode mode, VmFunction *function, const char *name,
+                      int a, int64_t number) {
     VmInstr in = {.kind = VM_OP,
-                  .mode = VM_LANES,
+                  .mode = mode,
                   .y = vm_new_value(b, VM_I64, VM_VALUE_VECTOR),
                   .a = a,
                   .b = vm_number(b, VM_I64, (Scalar){.i = number}),
@@ -176,7 +180,8 @@ static int emit_count(Builder *b, int home, VmFunction *function, const char *na
  * several axes, what that makes along this one. */
 static void emit_axis(Builder *b, Expr *x) {
     int home = vm_section_of(b, x), axis = (int)x->imm.i;
-    bool lanes = b->node[x->id].lanes, several = b->first_lane_axis < b->lane_axis;
+    VmMode mode = b->node[x->id].mode;
+    bool several = mode == VM_LANES && b->first_lane_axis < b->lane_axis;
     int start = vm_new_value(b, VM_I64, VM_VALUE_UNIFORM);
     vm_add(b, home,
            (VmInstr){.kind = VM_COORDINATE,
@@ -185,18 +190,20 @@ static void emit_axis(Builder *b, Expr *x) {
                      .a = -1,
                      .b = -1,
                      .c = -1,
-                     .number = lanes && several ? -1 : axis,
+                     .number = several ? -1 : axis,
                      .name = "coordinate"});
     b->node[x->id].value = start;
-    if (!lanes) return;
-    int value = emit_count(b, home, b->ops->count, "count", start, 0);
+    if (mode == VM_ONE) return;
+    int value = emit_count(b, home, mode, b->ops->count, "count", start, 0);
+    b->node[x->id].value = value;
+    if (!several) return;
     int64_t below = 1;
     for (int inside = axis + 1; inside <= b->lane_axis; inside++)
         below *= b->kernel->axis[inside].size;
-    if (below > 1) value = emit_count(b, home, b->ops->divide, "divide", value, below);
+    if (below > 1) value = emit_count(b, home, mode, b->ops->divide, "divide", value, below);
     if (axis > b->first_lane_axis)
-        value =
-            emit_count(b, home, b->ops->remainder, "remainder", value, b->kernel->axis[axis].size);
+        value = emit_count(b, home, mode, b->ops->remainder, "remainder", value,
+                           b->kernel->axis[axis].size);
     b->node[x->id].value = value;
 }
 

@@ -13,21 +13,16 @@ static VmInstr call(VmMode mode, VmFunction *function, const char *name, int y, 
                      .name = name};
 }
 
-static int fresh(Builder *b, VmType type, VmMode mode, int target) {
-    return target >= 0 ? target
-                       : vm_new_value(b, type, mode == VM_ONE ? VM_VALUE_UNIFORM : VM_VALUE_VECTOR);
-}
-
 int vm_convert(Builder *b, int section, VmMode mode, VmType to, int value, int target) {
     VmType from = b->value[value].type;
     if (from == to) return value;
-    int y = fresh(b, to, mode, target);
+    int y = vm_fresh(b, to, mode, target);
     vm_add(b, section, call(mode, b->ops->convert[from][to], "convert", y, value));
     return y;
 }
 
 int vm_wrap(Builder *b, int section, VmMode mode, cb_dtype dtype, int value, int target) {
-    int y = fresh(b, b->value[value].type, mode, target);
+    int y = vm_fresh(b, b->value[value].type, mode, target);
     vm_add(b, section, call(mode, b->ops->wrap[dtype], "wrap", y, value));
     return y;
 }
@@ -41,11 +36,12 @@ static bool wraps(const Builder *b, cb_dtype dtype) {
 static void emit_to(Builder *b, Expr *x, int target) {
     cb_dtype dtype = x->imm.i;
     VmType to = vm_type(dtype, b->oracle);
-    bool lanes = b->node[x->id].lanes, wrap = wraps(b, dtype);
+    bool wrap = wraps(b, dtype);
+    VmMode mode = b->node[x->id].mode;
     int section = vm_section_of(b, x), value = vm_get(b, x->input[0]);
     if (b->value[value].type != to)
-        value = vm_convert(b, section, vm_mode(lanes), to, value, wrap ? -1 : target);
-    if (wrap) value = vm_wrap(b, section, vm_mode(lanes), dtype, value, target);
+        value = vm_convert(b, section, mode, to, value, wrap ? -1 : target);
+    if (wrap) value = vm_wrap(b, section, mode, dtype, value, target);
     b->node[x->id].value = value;
 }
 
@@ -54,7 +50,7 @@ static void emit_to(Builder *b, Expr *x, int target) {
 typedef struct OpCall {
     Op op;
     VmType compute, result;
-    bool lanes;
+    VmMode mode;
     int section, operand[3];
 } OpCall;
 
@@ -86,25 +82,26 @@ static VmFunction *choose(Builder *b, Expr *x, OpCall *c) {
     VmFunction *const *shape = b->ops->rows[c->compute][c->op];
     check(shape[0], "%s: the VM has no %s on %s", b->kernel->name, op_info(c->op)->name,
           cb_dtype_name(x->input[0]->dtype));
-    bool divides = c->lanes && b->node[vm_real(b, x->input[0])->id].lanes && small_divisor(x);
-    if (divides) return c->op == OP_floor_divide ? b->ops->divide : b->ops->remainder;
-    if (!c->lanes || x->input_count != 2) return shape[0];
-    bool lanes_a = b->node[vm_real(b, x->input[0])->id].lanes;
-    bool lanes_b = b->node[vm_real(b, x->input[1])->id].lanes;
-    if (!lanes_b && shape[VM_SCALAR_B]) return shape[VM_SCALAR_B];
-    if (!lanes_a && shape[VM_SCALAR_A]) return shape[VM_SCALAR_A];
+    VmMode a = b->node[vm_real(b, x->input[0])->id].mode;
+    if (a != VM_ONE && small_divisor(x))
+        return c->op == OP_floor_divide ? b->ops->divide : b->ops->remainder;
+    if (c->mode == VM_ONE || x->input_count != 2) return shape[0];
+    VmMode second = b->node[vm_real(b, x->input[1])->id].mode;
+    if (second == VM_ONE && shape[VM_SCALAR_B]) return shape[VM_SCALAR_B];
+    if (a == VM_ONE && shape[VM_SCALAR_A]) return shape[VM_SCALAR_A];
     return shape[0];
 }
 
 /* Uniform operands of a binary row that has shapes for them stay uniform. */
 static void fetch_operands(Builder *b, Expr *x, OpCall *c, VmFunction *function) {
-    bool plain = c->lanes && function == b->ops->rows[c->compute][c->op][0];
+    bool plain = function == b->ops->rows[c->compute][c->op][0];
     for (int i = 0; i < x->input_count; i++) {
         bool is_condition = c->op == OP_where && i == 0;
-        c->operand[i] = vm_operand(b, x->input[i], plain);
-        bool lanes = plain || b->node[vm_real(b, x->input[i])->id].lanes;
+        bool one = !plain && b->node[vm_real(b, x->input[i])->id].mode == VM_ONE;
+        VmMode mode = one ? VM_ONE : c->mode;
+        c->operand[i] = vm_operand(b, x->input[i], mode);
         VmType wanted = is_condition ? VM_BOOL : c->compute;
-        c->operand[i] = vm_convert(b, c->section, vm_mode(lanes), wanted, c->operand[i], -1);
+        c->operand[i] = vm_convert(b, c->section, mode, wanted, c->operand[i], -1);
     }
 }
 
@@ -129,22 +126,21 @@ void vm_emit_op(Builder *b, Expr *x, int target) {
         emit_to(b, x, target);
         return;
     }
-    OpCall c = {.op = row_of(x), .lanes = b->node[x->id].lanes, .operand = {-1, -1, -1}};
+    OpCall c = {.op = row_of(x), .mode = b->node[x->id].mode, .operand = {-1, -1, -1}};
     c.compute = compute_type(b, c.op, x);
     c.result = gives_bool(c.op) ? VM_BOOL : c.compute;
     c.section = vm_section_of(b, x);
     VmFunction *function = choose(b, x, &c);
     fetch_operands(b, x, &c, function);
     VmType wanted = vm_type_of(b, x);
-    VmMode mode = vm_mode(c.lanes);
     bool wrap = vm_is_narrow(x->dtype) && !stays_in_range(c.op);
     bool direct = c.result == wanted && !wrap;
-    int y = fresh(b, c.result, mode, direct ? target : -1);
-    VmInstr instr = call(mode, function, op_info(c.op)->name, y, c.operand[0]);
+    int y = vm_fresh(b, c.result, c.mode, direct ? target : -1);
+    VmInstr instr = call(c.mode, function, op_info(c.op)->name, y, c.operand[0]);
     instr.b = c.operand[1];
     instr.c = c.operand[2];
     vm_add(b, c.section, instr);
-    if (c.result != wanted) y = vm_convert(b, c.section, mode, wanted, y, target);
-    if (wrap) y = vm_wrap(b, c.section, mode, x->dtype, y, target);
+    if (c.result != wanted) y = vm_convert(b, c.section, c.mode, wanted, y, target);
+    if (wrap) y = vm_wrap(b, c.section, c.mode, x->dtype, y, target);
     b->node[x->id].value = y;
 }

@@ -39,21 +39,21 @@ static bool is_wide(const Builder *b, const Expr *x, bool scan) {
 }
 
 /* The accumulator, set to the identity before the sweep. */
-static int start(Builder *b, const Expr *x, VmType type, bool lanes) {
-    int y = vm_new_value(b, type, lanes ? VM_VALUE_VECTOR : VM_VALUE_UNIFORM);
+static int start(Builder *b, const Expr *x, VmType type, VmMode mode) {
+    int y = vm_fresh(b, type, mode, -1);
     int identity = vm_number(b, type, scalar_identity(reduce_op(x), x->dtype));
-    VmInstr fill = instr_of(VM_OP, vm_mode(lanes), y, identity, "start");
+    VmInstr fill = instr_of(VM_OP, mode, y, identity, "start");
     fill.function = b->ops->splat[type];
     vm_add(b, section(b, SECTION_POINT), fill);
     return y;
 }
 
 /* TILE: accumulator = accumulator op operand, lane by lane. */
-static void fold_lanes(Builder *b, const Expr *x, int accumulator, int operand, bool lanes) {
+static void fold_lanes(Builder *b, const Expr *x, int accumulator, int operand, VmMode mode) {
     Op op = reduce_op(x);
     VmType type = vm_type_of(b, x);
     bool wide = b->value[accumulator].type != type;
-    VmInstr fold = instr_of(VM_OP, vm_mode(lanes), accumulator, accumulator, op_info(op)->name);
+    VmInstr fold = instr_of(VM_OP, mode, accumulator, accumulator, op_info(op)->name);
     fold.b = operand;
     fold.function = wide ? b->ops->wide[op - OP_sum] : b->ops->rows[type][op][0];
     check(fold.function, "%s: the VM cannot reduce %s", b->kernel->name, cb_dtype_name(x->dtype));
@@ -65,23 +65,24 @@ void vm_accumulate(Builder *b, Expr *x) {
     VmType type = vm_type_of(b, x);
     Op op = reduce_op(x);
     if (!b->row) {
-        node->slot = start(b, x, is_wide(b, x, false) ? VM_F64 : type, node->lanes);
-        fold_lanes(b, x, node->slot, vm_operand(b, x->input[0], node->lanes), node->lanes);
+        node->slot = start(b, x, is_wide(b, x, false) ? VM_F64 : type, node->mode);
+        fold_lanes(b, x, node->slot, vm_operand(b, x->input[0], node->mode), node->mode);
         return;
     }
-    node->slot = start(b, x, scalar_type(type), false);
-    VmInstr fold =
-        instr_of(VM_REDUCE, VM_LANES, node->slot, vm_vector(b, x->input[0]), op_info(op)->name);
+    node->slot = start(b, x, scalar_type(type), node->mode);
+    int a = vm_operand(b, x->input[0], VM_LANES);
+    VmInstr fold = instr_of(VM_REDUCE, VM_LANES, node->slot, a, op_info(op)->name);
     fold.reduce = b->ops->reduce[type][op - OP_sum];
+    fold.number = vm_type_size(type);
     check(fold.reduce, "%s: the VM cannot reduce %s", b->kernel->name, cb_dtype_name(x->dtype));
     vm_add(b, section(b, SECTION_BLOCK), fold);
 }
 
 /* The accumulator as a value of x. */
-static int narrow(Builder *b, const Expr *x, int home, bool lanes, int value) {
-    value = vm_convert(b, home, vm_mode(lanes), vm_type_of(b, x), value, -1);
+static int narrow(Builder *b, const Expr *x, int home, VmMode mode, int value) {
+    value = vm_convert(b, home, mode, vm_type_of(b, x), value, -1);
     cb_dtype dtype = x->dtype;
-    return vm_is_narrow(dtype) ? vm_wrap(b, home, vm_mode(lanes), dtype, value, -1) : value;
+    return vm_is_narrow(dtype) ? vm_wrap(b, home, mode, dtype, value, -1) : value;
 }
 
 static int position_of(const Builder *b, const Expr *x) {
@@ -94,12 +95,12 @@ void vm_finish(Builder *b, Expr *x) {
     VmNode *node = &b->node[x->id];
     int home = section(b, SECTION_AFTER);
     if (b->kernel->split == 1) {
-        node->value = narrow(b, x, home, node->lanes, node->slot);
+        node->value = narrow(b, x, home, node->mode, node->slot);
         node->made = b->pass;
         return;
     }
     VmType type = b->value[node->slot].type;
-    VmInstr write = instr_of(VM_SLOT_WRITE, vm_mode(node->lanes), -1, node->slot, "write slot");
+    VmInstr write = instr_of(VM_SLOT_WRITE, node->mode, -1, node->slot, "write slot");
     write.number = position_of(b, x);
     write.function = b->ops->convert[type][scalar_type(type)];
     vm_add(b, home, write);
@@ -110,13 +111,12 @@ void vm_read_slot(Builder *b, Expr *x) {
     check(b->kernel->split > 1, "%s: a reduce is used before its sweep", b->kernel->name);
     VmType type = vm_type_of(b, x);
     int home = section(b, SECTION_POINT);
-    int y = vm_new_value(b, type, node->lanes ? VM_VALUE_VECTOR : VM_VALUE_UNIFORM);
-    VmInstr read = instr_of(VM_SLOT_READ, vm_mode(node->lanes), y, -1, "read slot");
+    int y = vm_fresh(b, type, node->mode, -1);
+    VmInstr read = instr_of(VM_SLOT_READ, node->mode, y, -1, "read slot");
     read.number = position_of(b, x);
     read.function = b->ops->convert[scalar_type(type)][type];
     vm_add(b, home, read);
-    node->value =
-        vm_is_narrow(x->dtype) ? vm_wrap(b, home, vm_mode(node->lanes), x->dtype, y, -1) : y;
+    node->value = vm_is_narrow(x->dtype) ? vm_wrap(b, home, node->mode, x->dtype, y, -1) : y;
 }
 
 /* ---- scans ----------------------------------------------------------------------------------- */
@@ -127,29 +127,31 @@ void vm_emit_scan(Builder *b, Expr *x, int target) {
     VmType type = vm_type_of(b, x);
     int home = vm_section_of(b, x);
     if (!b->row) {
-        int sum = start(b, x, is_wide(b, x, true) ? VM_F64 : type, node->lanes);
-        fold_lanes(b, x, sum, vm_operand(b, x->input[0], node->lanes), node->lanes);
-        node->value = vm_convert(b, home, vm_mode(node->lanes), type, sum, target);
+        int sum = start(b, x, is_wide(b, x, true) ? VM_F64 : type, node->mode);
+        fold_lanes(b, x, sum, vm_operand(b, x->input[0], node->mode), node->mode);
+        node->value = vm_convert(b, home, node->mode, type, sum, target);
     } else {
-        int sum = start(b, x, scalar_type(type), false);
+        int sum = start(b, x, scalar_type(type), b->together ? VM_BY_ROW : VM_ONE);
         bool direct = target >= 0 && !vm_is_narrow(x->dtype);
         node->value = direct ? target : vm_new_value(b, type, VM_VALUE_VECTOR);
-        VmInstr scan =
-            instr_of(VM_SCAN, VM_LANES, node->value, vm_vector(b, x->input[0]), op_info(op)->name);
+        int a = vm_operand(b, x->input[0], VM_LANES);
+        VmInstr scan = instr_of(VM_SCAN, VM_LANES, node->value, a, op_info(op)->name);
         scan.b = sum;
         scan.scan = b->ops->scan[type][op - OP_sum];
+        scan.number = vm_type_size(type);
         check(scan.scan, "%s: the VM cannot scan %s", b->kernel->name, cb_dtype_name(x->dtype));
         vm_add(b, home, scan);
     }
     if (vm_is_narrow(x->dtype))
-        node->value = vm_wrap(b, home, vm_mode(node->lanes), x->dtype, node->value, target);
+        node->value = vm_wrap(b, home, node->mode, x->dtype, node->value, target);
 }
 
 /* ---- stores ---------------------------------------------------------------------------------- */
 
 static int store_section(const Builder *b, int s) {
     if (!vm_store_is_inner(b, s)) return section(b, SECTION_POINT);
-    return section(b, b->row && vm_store_has_lanes(b, s) ? SECTION_BLOCK : SECTION_STEP);
+    bool block = b->row && vm_store_mode(b, s) == VM_LANES;
+    return section(b, block ? SECTION_BLOCK : SECTION_STEP);
 }
 
 /* The rows of a ROW program are written in bursts, which would wait for the lines of a large output
@@ -164,7 +166,7 @@ static bool store_streams(const Builder *b, int s) {
     if (!b->row || store->mode != STORE_SET || store->guard || buffer->role != BUFFER_OUT)
         return false;
     if (buffer->shared) return false;
-    if (!vm_store_has_lanes(b, s) || !vm_is_dense(place)) return false;
+    if (vm_store_mode(b, s) != VM_LANES || !vm_is_dense(place, VM_LANES)) return false;
     if (buffer->numel * size < STREAM_BYTES_MIN || kernel->axis[b->lane_axis].size < STREAM_RUN_MIN)
         return false;
     return b->ops->stream[type] && vm_type_size(type) == size;
@@ -182,7 +184,8 @@ bool vm_store_is_direct(const Builder *b, int s) {
         if (other != s && b->info.store_pass[other] == b->pass) return false;
     if (store_adds(store->mode) || store->guard || buffer->role == BUFFER_INOUT) return false;
     if (store_streams(b, s)) return false;
-    if (!vm_is_dense(place) || !b->node[value->id].lanes) return false;
+    VmMode mode = b->node[value->id].mode;
+    if (mode == VM_ONE || mode != vm_store_mode(b, s) || !vm_is_dense(place, mode)) return false;
     if (vm_is_ready(b, value) || b->node[value->id].uses != 1 || vm_is_kept(b, value)) return false;
     if (value->op >= EX_axis && value->op != EX_load) return false;
     if (vm_section_of(b, value) != store_section(b, s)) return false;
@@ -201,24 +204,22 @@ static VmStore *store_function(const Builder *b, const Store *store, VmType type
 void vm_emit_store(Builder *b, int s) {
     const Store *store = &b->kernel->store[s];
     const VmIndex *place = &b->store[s];
-    bool lanes = vm_store_has_lanes(b, s);
+    VmMode mode = vm_store_mode(b, s);
     int home = store_section(b, s);
     Expr *value = vm_real(b, store->value);
     if (vm_store_is_direct(b, s)) {
-        VmInstr point =
-            instr_of(VM_POINT, VM_LANES, vm_new_value(b, vm_type_of(b, value), VM_VALUE_POINTER),
-                     -1, "point");
+        VmInstr point = instr_of(
+            VM_POINT, mode, vm_new_value(b, vm_type_of(b, value), VM_VALUE_POINTER), -1, "point");
         int size = vm_type_size(vm_type_of(b, value));
-        point.number = vm_access(b, store->buffer, place, lanes, size, NULL);
+        point.number = vm_access(b, store->buffer, place, mode, size, NULL);
         vm_add(b, home, point);
         vm_emit(b, value, point.y);
         return;
     }
     VmType type = vm_type(b->kernel->buffer[store->buffer].dtype, b->oracle);
-    int a = vm_operand(b, value, lanes);
-    VmInstr instr =
-        instr_of(VM_STORE, vm_mode(lanes), -1, a, store_adds(store->mode) ? "add" : "store");
-    instr.number = vm_access(b, store->buffer, place, lanes, vm_type_size(type), store->guard);
+    int a = vm_operand(b, value, mode);
+    VmInstr instr = instr_of(VM_STORE, mode, -1, a, store_adds(store->mode) ? "add" : "store");
+    instr.number = vm_access(b, store->buffer, place, mode, vm_type_size(type), store->guard);
     instr.store = store_function(b, store, type);
     if (store_streams(b, s)) {
         instr.store = b->ops->stream[type];

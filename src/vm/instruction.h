@@ -42,6 +42,9 @@ typedef void VmReduce(int64_t n, Scalar *accumulator, const void *x);
 /* y[i] = the fold up to and including x[i], going on from the accumulator. */
 typedef void VmScan(int64_t n, void *y, const void *x, Scalar *accumulator);
 
+/* y[r * n + i] = a[r]; r < rows, i < n. Writes up to VM_SLACK lanes more. */
+typedef void VmSpread(int64_t rows, int64_t n, void *y, const void *a);
+
 typedef struct VmElement {
     VmLoad *load;
     VmStore *store;
@@ -56,6 +59,7 @@ typedef struct VmOps {
     VmFunction
         *wrap[CB_DTYPE_COUNT];       /* i32 wrapped to narrow integers, f32 rounded to halves */
     VmFunction *splat[VM_TYPES];     /* y[i] = a[0] */
+    VmSpread *spread[VM_TYPES];
     VmFunction *count;               /* i64: y[i] = a[0] + i */
     VmFunction *divide, *remainder;  /* i64 by b[0] > 0, 0 <= a[i] < 2^50 */
     VmFunction *wide[VM_REDUCES];    /* that add: f64 y[i] = a[i] + f32 b[i]; or NULL */
@@ -74,15 +78,17 @@ typedef enum __attribute__((packed)) VmKind {
     VM_STORE,      /* store(access) = a */
     VM_REDUCE,     /* accumulator y, operand a */
     VM_SCAN,       /* y = scan of a, accumulator b */
+    VM_SPREAD,     /* y = each of a's rows for all of its lanes */
     VM_COORDINATE, /* y = coordinate of axis `number`; -1: place of the block among all lanes */
     VM_ROW,        /* y points into kept row `number` */
     VM_SLOT_READ,  /* y = slot of reduce `number`, by function */
     VM_SLOT_WRITE  /* slot of reduce `number` = a, by function */
 } VmKind;
 
-/* How many lanes an instruction runs over. */
+/* How many lanes an instruction runs over, the fewer first. */
 typedef enum __attribute__((packed)) VmMode {
     VM_ONE,
+    VM_BY_ROW, /* one for each row of the block, where it has several */
     VM_LANES,
     VM_FULL /* a whole block, whatever comes */
 } VmMode;
@@ -98,6 +104,7 @@ typedef struct VmInstr {
         VmStore *store;
         VmReduce *reduce;
         VmScan *scan;
+        VmSpread *spread;
     };
     const char *name;
 } VmInstr;
@@ -144,7 +151,8 @@ typedef struct VmSection { /* instructions [first, end) */
 } VmSection;
 
 /* One sweep over the inner axes. TILE: step runs at every inner point. ROW: step runs at every
- * combination of the inner axes but the last, then block over the lanes of the last. */
+ * combination of the inner axes but the last, then block over the lanes of the last. Several rows
+ * together: point and after run for these, block for all of their lanes. */
 typedef struct VmPass {
     VmSection point; /* before the sweep, once per outer point (ROW) or tile */
     VmSection step, block;
@@ -153,6 +161,7 @@ typedef struct VmPass {
 
 enum {
     VM_MAX_AXES = 32,
+    VM_SLACK = 16,
     VM_PAGE = 4096,
     VM_TURN_LANES = 128, /* lanes at a time beside a transposed input */
     VM_TURN_LINE = 16    /* its elements that are fetched together */
@@ -168,6 +177,7 @@ struct Program {
                     * the lanes; -1: none */
     int64_t size[VM_MAX_AXES], inner_stride[VM_MAX_AXES];
     int64_t outer_size, split;
+    int64_t rows; /* ROW: whole ones in a block, along the last outer axis; 0: parts of one */
     int pass_count, register_count, instr_count;
     int64_t capacity; /* lanes of a block */
     int64_t full; /* lanes that VM_FULL fills: capacity, or the lane axis when that is shorter */

@@ -36,8 +36,14 @@ Expr *vm_real(const Builder *b, Expr *x) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-bool vm_is_dense(const VmIndex *place) {
-    return place->linear && place->levels.count == 1 && place->levels.stride[0] == 1;
+const VmLevels *vm_levels(const VmIndex *place, VmMode mode) {
+    static const VmLevels one = {1, {1}, {0}};
+    return mode == VM_LANES ? &place->levels : mode == VM_BY_ROW ? &place->rows : &one;
+}
+
+bool vm_is_dense(const VmIndex *place, VmMode mode) {
+    const VmLevels *levels = vm_levels(place, mode);
+    return place->linear && levels->count == 1 && levels->stride[0] == 1;
 }
 
 /* Neighbouring axes along which the elements go on as within the inner one are one level. */
@@ -76,25 +82,36 @@ static VmIndex take_apart(Builder *b, Expr *index) {
     return place;
 }
 
-/* A rest with lanes (by way of a reduction in a TILE kernel) is no block's start. */
+/* A rest with lanes (by way of a reduction in a TILE kernel) is no block's start; one of each row
+ * of several is where that starts. */
 static void settle(Builder *b, VmIndex *place) {
-    if (place->linear && place->rest && b->node[place->rest->id].lanes) place->linear = false;
+    VmMode rest = place->linear && place->rest ? b->node[place->rest->id].mode : VM_ONE;
+    if (rest == VM_BY_ROW) b->apart = true;
+    if (rest != VM_ONE) place->linear = false;
     if (!place->linear) {
         place->constant = 0;
         place->rest = NULL;
         for (int i = 0; i < length(b->kernel->axis); i++) place->axis_stride[i] = 0;
     }
     place->levels = lane_levels(b, place);
+    if (!b->together) return;
+    int row = b->first_lane_axis;
+    place->rows = (VmLevels){1, {b->kernel->axis[row].size}, {place->axis_stride[row]}};
 }
 
-static bool has_lanes(const Builder *b, const Expr *x) {
-    if (x->op == EX_axis)
-        return (int)x->imm.i >= b->first_lane_axis && (int)x->imm.i <= b->lane_axis;
-    if (x->op == EX_reduce) return !b->row && b->lane_axis >= 0;
-    if (x->op == EX_scan) return b->lane_axis >= 0;
+static VmMode mode_along(const Builder *b, int axis) {
+    if (axis < b->first_lane_axis || axis > b->lane_axis) return VM_ONE;
+    return b->together && axis == b->first_lane_axis ? VM_BY_ROW : VM_LANES;
+}
+
+static VmMode mode_of(const Builder *b, const Expr *x) {
+    VmMode mode = VM_ONE, lanes = b->lane_axis >= 0 ? VM_LANES : VM_ONE;
+    if (x->op == EX_axis) return mode_along(b, (int)x->imm.i);
+    if (x->op == EX_reduce) return b->together ? VM_BY_ROW : b->row ? VM_ONE : lanes;
+    if (x->op == EX_scan) return lanes;
     for (int i = 0; i < x->input_count; i++)
-        if (b->node[x->input[i]->id].lanes) return true;
-    return false;
+        if (b->node[x->input[i]->id].mode > mode) mode = b->node[x->input[i]->id].mode;
+    return mode;
 }
 
 void vm_place_all(Builder *b) {
@@ -109,15 +126,10 @@ void vm_place_all(Builder *b) {
     b->info = kernel_analyze(kernel, b->arena);
     b->node = arena_new_array(b->arena, VmNode, length(kernel->expr) + 1);
     for (int id = 0; id < length(kernel->expr); id++) {
-        VmNode none = {.value = -1,
-                       .splat = -1,
-                       .made = -1,
-                       .splat_made = -1,
-                       .needed = -1,
-                       .row = -1,
-                       .slot = -1};
+        VmNode none = {.value = -1, .made = -1, .needed = -1, .row = -1, .slot = -1};
+        for (int mode = 0; mode < VM_FULL; mode++) none.splat[mode] = none.splat_made[mode] = -1;
         b->node[id] = none;
-        b->node[id].lanes = has_lanes(b, kernel->expr[id]);
+        b->node[id].mode = mode_of(b, kernel->expr[id]);
     }
     for (int id = 0; id < loads; id++)
         if (kernel->expr[id]->op == EX_load) settle(b, &b->load[id]);
@@ -127,7 +139,7 @@ void vm_place_all(Builder *b) {
 /* ---- needs ----------------------------------------------------------------------------------- */
 
 bool vm_is_kept(const Builder *b, const Expr *x) {
-    return b->info.expr[x->id].cached && b->row && b->node[x->id].lanes;
+    return b->info.expr[x->id].cached && b->row && b->node[x->id].mode == VM_LANES;
 }
 
 static bool lasts(const Builder *b, const Expr *x) {
@@ -145,14 +157,15 @@ bool vm_store_is_inner(const Builder *b, int store) {
 
 /* An addition happens at every point, even where nothing varies with the lane: a sink's at every
  * row, where the lanes go across rows. */
-bool vm_store_has_lanes(const Builder *b, int s) {
+VmMode vm_store_mode(const Builder *b, int s) {
     const Store *store = &b->kernel->store[s];
-    const VmIndex *place = &b->store[s];
-    if (b->lane_axis < 0) return false;
-    if (store->mode == STORE_ADD || (store->mode == STORE_SUM && !b->row)) return true;
-    bool varies = place->levels.count > 1 || place->levels.stride[0];
-    bool lanes = b->node[store->value->id].lanes || varies || !place->linear;
-    return lanes || (store->guard && b->node[store->guard->id].lanes);
+    const Expr *part[3] = {store->index, store->value, store->guard};
+    if (b->lane_axis < 0) return VM_ONE;
+    if (store->mode == STORE_ADD || (store->mode == STORE_SUM && !b->row)) return VM_LANES;
+    VmMode mode = VM_ONE;
+    for (int i = 0; i < 3 && part[i]; i++)
+        if (b->node[part[i]->id].mode > mode) mode = b->node[part[i]->id].mode;
+    return mode;
 }
 
 static void need(Builder *b, Expr *x) {

@@ -19,7 +19,7 @@ static void print_access(const Program *p, const VmAccess *access, Buffer *out) 
 }
 
 static void print_instr(const Program *p, const VmInstr *in, Buffer *out) {
-    static const char *const mode[] = {"one", "lanes", "full"};
+    static const char *const mode[] = {"one", "rows", "lanes", "full"};
     put(out, "  ");
     if (in->y >= 0) putf(out, "v%d = ", in->y);
     put(out, in->name);
@@ -60,9 +60,10 @@ static void print_section(const Program *p, const char *name, int pass, VmSectio
 }
 
 void program_print(const Program *p, Buffer *out) {
-    putf(out, "program %s, blocks of %lld lanes, %d pass%s, frame of %lld bytes\n",
-         p->row ? "ROW" : "TILE", (long long)p->capacity, p->pass_count,
-         p->pass_count == 1 ? "" : "es", (long long)p->frame_bytes);
+    putf(out, "program %s, blocks of %lld %s, %d pass%s, frame of %lld bytes\n",
+         p->row ? "ROW" : "TILE", (long long)(p->rows ? p->rows : p->capacity),
+         p->rows ? "rows" : "lanes", p->pass_count, p->pass_count == 1 ? "" : "es",
+         (long long)p->frame_bytes);
     print_section(p, "entry", -1, p->entry, out);
     for (int i = 0; i < p->pass_count; i++) {
         print_section(p, "point", i, p->pass[i].point, out);

@@ -2,8 +2,8 @@
  *
  * TILE: [low, high) is cut into runs along the lane axes and these into blocks of lanes; for
  * each block the passes follow, each a loop over the inner points. ROW: one outer point at a time;
- * each pass loops over the inner axes, the last in blocks of lanes. Everything lives in a frame on
- * the stack. */
+ * each pass loops over the inner axes, the last in blocks of lanes; or several, whose lanes are a
+ * block. Everything lives in a frame on the stack. */
 #include "vm/instruction.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ typedef struct VmFrame {
     void *const *buffer;
     char *memory, **reg;
     Scalar *slot;
-    int64_t lanes;                 /* of the block at hand */
+    int64_t lanes, rows;           /* of the block at hand */
     int64_t turn_step, turn_count; /* point along the turn axis, of how many; 0 of 0 elsewhere */
     int64_t outer, chunk;          /* number of the outer point (its first lane), of the chunk */
     int64_t at[VM_MAX_AXES];       /* coordinates */
@@ -115,11 +115,28 @@ static Scalar *slots(const VmFrame *f, const VmInstr *in, int64_t chunk) {
     return f->slot + (in->number * p->split + chunk) * p->outer_size + f->outer;
 }
 
+/* Row by row, each from an accumulator of its own. */
+static void reduce_rows(const VmFrame *f, const VmInstr *in, int64_t n) {
+    Scalar *sum = (Scalar *)(void *)f->reg[in->y];
+    const char *x = f->reg[in->a];
+    for (int64_t r = 0; r < f->rows; r++) in->reduce(n, sum + r, x + r * n * in->number);
+}
+
+static void scan_rows(const VmFrame *f, const VmInstr *in, int64_t n) {
+    Scalar *sum = (Scalar *)(void *)f->reg[in->b];
+    for (int64_t r = 0; r < f->rows; r++) {
+        int64_t at = r * n * in->number;
+        in->scan(n, f->reg[in->y] + at, f->reg[in->a] + at, sum + r);
+    }
+}
+
 static void run(VmFrame *f, VmSection section) {
     const Program *p = f->program;
     char **reg = f->reg;
+    int64_t of_mode[] = {
+        [VM_ONE] = 1, [VM_BY_ROW] = f->rows, [VM_LANES] = f->lanes, [VM_FULL] = p->full};
     for (const VmInstr *in = p->instr + section.first; in < p->instr + section.end; in++) {
-        int64_t n = in->mode == VM_LANES ? f->lanes : in->mode == VM_ONE ? 1 : p->full;
+        int64_t n = of_mode[in->mode];
         switch (in->kind) {
         case VM_OP:
             in->function(n, reg[in->y], reg[in->a], operand(f, in->b), operand(f, in->c));
@@ -134,10 +151,13 @@ static void run(VmFrame *f, VmSection section) {
             store(f, in, n);
             break;
         case VM_REDUCE:
-            in->reduce(n, (Scalar *)(void *)reg[in->y], reg[in->a]);
+            reduce_rows(f, in, n / f->rows);
             break;
         case VM_SCAN:
-            in->scan(n, reg[in->y], reg[in->a], (Scalar *)(void *)reg[in->b]);
+            scan_rows(f, in, n / f->rows);
+            break;
+        case VM_SPREAD:
+            in->spread(f->rows, n / f->rows, reg[in->y], reg[in->a]);
             break;
         case VM_COORDINATE:
             *(int64_t *)(void *)reg[in->y] = in->number < 0 ? lane_place(f) : f->at[in->number];
@@ -192,7 +212,10 @@ static void sweep(VmFrame *f, const VmPass *pass) {
     }
     do {
         run(f, pass->step);
-        if (p->row) run_lanes(f, pass->block);
+        if (p->rows)
+            run(f, pass->block);
+        else if (p->row)
+            run_lanes(f, pass->block);
     } while (advance(f, first, end));
 }
 
@@ -229,6 +252,23 @@ static void run_rows(VmFrame *f, int64_t low, int64_t high, int pass) {
     for (f->outer = low; f->outer < high; f->outer++) {
         run_point(f, pass);
         advance(f, 0, f->program->outer_count);
+    }
+}
+
+/* As many rows at a time as a block holds. The one inner axis is their lanes. */
+static void run_rows_together(VmFrame *f, int64_t low, int64_t high, int pass) {
+    const Program *p = f->program;
+    int row = p->first_lane_axis;
+    set_outer(f, low);
+    while (low < high) {
+        int64_t left = p->size[row] - f->at[row];
+        f->rows = high - low < left ? high - low : left;
+        if (f->rows > p->rows) f->rows = p->rows;
+        f->lanes = f->rows * p->size[p->lane_axis];
+        run_point(f, pass);
+        low += f->rows;
+        f->at[row] += f->rows - 1;
+        advance(f, 0, p->outer_count);
     }
 }
 
@@ -302,7 +342,9 @@ static void run_tiles(VmFrame *f, int64_t low, int64_t high, int pass) {
 }
 
 static void run_outer(VmFrame *f, int64_t low, int64_t high, int pass) {
-    if (f->program->row)
+    if (f->program->rows)
+        run_rows_together(f, low, high, pass);
+    else if (f->program->row)
         run_rows(f, low, high, pass);
     else
         run_tiles(f, low, high, pass);
@@ -341,7 +383,7 @@ void program_run(const Program *program, void *const *buffer, int64_t low, int64
     if (low >= high) return;
     char memory[program->frame_bytes + VM_PAGE];
     char *reg[program->register_count + 1];
-    VmFrame f = {.program = program, .buffer = buffer, .reg = reg, .slot = slot};
+    VmFrame f = {.program = program, .buffer = buffer, .reg = reg, .slot = slot, .rows = 1};
     f.memory = memory + (-(uintptr_t)memory & (VM_PAGE - 1));
     for (int axis = 0; axis < program->axis_count; axis++) f.high[axis] = program->size[axis];
     set_registers(&f);

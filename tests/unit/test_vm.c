@@ -128,6 +128,57 @@ static void test_reductions(void **state) {
         " t1 = i32 reduce sum t0 store b1[0] = t1 }");
 }
 
+/* Rows that share a block, of several outer axes, the last block with fewer; values by row, by lane
+ * and by both; rows with a place of their own, which do not. */
+static void test_rows_together(void **state) {
+    (void)state;
+    CHECK("kernel softmax(outer a0:3, outer a1:37, inner a2:117) row split 1 { b0: in f32[12987]"
+          " b1: out f32[12987] t0 = f32 load b0[((a0*4329)+((a1*117)+a2))] t1 = f32 reduce amax t0"
+          " t2 = f32 sub t0, t1 t3 = f32 exp t2 t4 = f32 reduce sum t3 t5 = f32 div t3, t4"
+          " store b1[((a0*4329)+((a1*117)+a2))] = t5 }",
+          "kernel norm(outer a0:90, inner a1:60) row split 1 { b0: in bf16[5400] b1: in f32[60]"
+          " b2: in f32[90] b3: out bf16[5400] b4: out f32[90] t0 = f32 load b0[((a0*60)+a1)]"
+          " t1 = f32 reduce sum t0 t2 = f32 div t1, 60:f32 t3 = f32 sub t0, t2 t4 = f32 square t3"
+          " t5 = f32 reduce sum t4 t6 = f32 sqrt t5 t7 = f32 div t3, t6 t8 = f32 load b1[a1]"
+          " t9 = f32 mul t7, t8 t10 = f32 load b2[a0] t11 = f32 add t9, t10 t12 = f32 to f32 [a0]"
+          " t13 = f32 mul t6, t12 t14 = bool lt [a1], [a0] t15 = f32 where t14, t11, t13"
+          " store b3[((a0*60)+a1)] = t15 store b4[a0] = t13 }",
+          "kernel turned(outer a0:70, inner a1:80) row split 1 { b0: in f64[5600] b1: in f64[2]"
+          " b2: out f64[70] b3: out f64[5600] t0 = f64 load b0[((a1*70)+a0)] t1 = f64 load b1[1]"
+          " t2 = f64 mul t0, t1 t3 = f64 reduce amin t2 store b2[((a0*-1)+69)] = t3"
+          " store b3[((a1*70)+a0)] = t2 }",
+          "kernel scans(outer a0:65, inner a1:49) row split 1 { b0: in f32[3185] b1: out f32[3185]"
+          " t0 = f32 load b0[((a0*49)+a1)] t1 = f32 scan sum t0 t2 = f32 reduce amax t1"
+          " t3 = f32 sub t1, t2 store b1[((a0*49)+a1)] = t3 }",
+          "kernel chosen(outer a0:67, inner a1:50) row split 1 { b0: in i64[67] b1: in f32[4000]"
+          " b2: out f32[67] t0 = i64 load b0[a0] t1 = f32 load b1[((t0*50)+a1)]"
+          " t2 = f32 reduce sum t1 store b2[a0] = t2 }",
+          "kernel gathered(outer a0:66, inner a1:50) row split 1 { b0: in i64[3300] b1: in f32[77]"
+          " b2: out f32[66] t0 = i64 load b0[((a0*50)+a1)] t1 = f32 load b1[t0]"
+          " t2 = f32 reduce sum t1 store b2[a0] = t2 }",
+          "kernel padded(outer a0:70, inner a1:64) row split 1 { b0: in u8[2240] b1: in bool[4480]"
+          " b2: out u8[70] b3: out bool[70] b4: out i64[70] t0 = bool lt [a1], 32:i64"
+          " t1 = u8 load b0[((a0*32)+a1)] if t0 t2 = u8 reduce amax t1 t3 = bool load "
+          "b1[((a0*64)+a1)]"
+          " t4 = bool reduce any t3 t5 = i64 to i64 t3 t6 = i64 reduce sum t5 store b2[a0] = t2"
+          " store b3[a0] = t4 store b4[a0] = t6 }",
+          "kernel longest(outer a0:64, inner a1:512) row split 1 { b0: in f16[32768] b1: out "
+          "f16[32768]"
+          " t0 = f32 load b0[((a0*512)+a1)] t1 = f32 reduce amax t0 t2 = f32 sub t0, t1"
+          " store b1[((a0*512)+a1)] = t2 }");
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Program *program = program_build(
+        parse(arena, "kernel sums(outer a0:90, inner a1:100) row split 1 { b0: in f32[9000] b1: "
+                     "out f32[90] t0 = f32 load b0[((a0*100)+a1)] t1 = f32 reduce sum t0"
+                     " store b1[a0] = t1 }"),
+        false);
+    assert_non_null(program);
+    assert_true(program->rows > 4);
+    program_free(program);
+    arena_free(arena);
+}
+
 static void test_scans(void **state) {
     (void)state;
     CHECK("kernel cumsum(outer a0:3, outer a1:130, inner a2:25) tile split 1 { b0: in f32[9750]"
@@ -576,13 +627,14 @@ static void test_pieces(void **state) {
 int main(void) {
     (void)compile, (void)check_kernel; /* of kernel_run.h, for generated code */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pointwise),  cmocka_unit_test(test_views),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_scans),
-        cmocka_unit_test(test_splits),     cmocka_unit_test(test_dtypes),
-        cmocka_unit_test(test_rounding),   cmocka_unit_test(test_long_sums),
-        cmocka_unit_test(test_in_place),   cmocka_unit_test(test_every_op),
-        cmocka_unit_test(test_levels),     cmocka_unit_test(test_print),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_pointwise),     cmocka_unit_test(test_views),
+        cmocka_unit_test(test_reductions),    cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_splits),        cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_rounding),      cmocka_unit_test(test_long_sums),
+        cmocka_unit_test(test_in_place),      cmocka_unit_test(test_every_op),
+        cmocka_unit_test(test_levels),        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_memory),        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_rows_together),
     };
     return cmocka_run_group_tests_name("vm", tests, NULL, NULL);
 }
