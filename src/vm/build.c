@@ -25,10 +25,13 @@ enum {
     L1_BYTES = 32 * 1024,
     LEAST_LANES = 64,
     MOST_LANES = 1024,
-    LONG_LANES = 64,     /* of the last axis, from which blocks run along it alone */
-    TOGETHER_LEAST = 24, /* rows of this length and up ... */
-    TOGETHER_MOST = 512, /* ... to that share a block */
-    SHORT_ROW = 48,      /* inner extents below this are walked across, where there are many rows */
+    LONG_LANES = 64,        /* of the last axis, from which blocks run along it alone */
+    POINTS_LANES = 256,     /* of an inner point of several: more fill a block by themselves */
+    POINTS_LEAST = 8,       /* inner points */
+    POINTS_ELEMENTS = 1024, /* of them for all lanes, where there are several rows of these */
+    TOGETHER_LEAST = 24,    /* rows of this length and up ... */
+    TOGETHER_MOST = 512,    /* ... to that share a block */
+    SHORT_ROW = 48, /* inner extents below this are walked across, where there are many rows */
     STREAM_LANES = 16384, /* when no vector is needed: memory to memory */
     SUM_LANES = 2048      /* the same in rows: what is added up in f32 before f64 takes over */
 };
@@ -197,6 +200,14 @@ static void put_rows(Program *p, int64_t lanes) {
     p->capacity = round_up(p->full + VM_SLACK, LEAST_LANES);
 }
 
+/* The same for inner points. */
+static void put_points(const Kernel *kernel, Program *p, int64_t lanes) {
+    int64_t row = p->size[p->lane_axis], inner = p->size[p->lane_axis + 1];
+    p->points = least(lanes > row ? lanes / row : 1, divide_up(inner, kernel->split));
+    p->full = p->points * row;
+    p->capacity = round_up(p->full, LEAST_LANES);
+}
+
 static void choose_capacity(const Builder *b, Program *p) {
     int64_t stream = b->row ? SUM_LANES : STREAM_LANES;
     int64_t lanes = b->lane_bytes ? BLOCK_BYTES / b->lane_bytes : stream;
@@ -206,10 +217,9 @@ static void choose_capacity(const Builder *b, Program *p) {
     if (!b->row && b->kernel->form == FORM_ROW) lanes = least(lanes, lanes_of_rows(b->kernel));
     if (lanes < LEAST_LANES) lanes = LEAST_LANES;
     lanes = lanes / LEAST_LANES * LEAST_LANES;
-    if (b->together) {
-        put_rows(p, lanes);
-        return;
-    }
+    if (b->together) put_rows(p, lanes);
+    if (b->points) put_points(b->kernel, p, lanes);
+    if (b->together || b->points) return;
     int64_t needed = round_up(extent > 0 ? extent : 1, LEAST_LANES);
     p->capacity = lanes < needed ? lanes : needed;
     p->full = extent < p->capacity ? extent : p->capacity;
@@ -248,11 +258,13 @@ static void put_registers(const Builder *b, Program *p) {
     }
 }
 
+static bool is_near(int64_t stride) { return stride < VM_TURN_LINE && stride > -VM_TURN_LINE; }
+
 /* What is staged at one point along the turn axis serves the next ones, so nothing else may move
  * the access: no inner axis (they run once per point), nothing computed. */
 static bool passes_staging(const Program *p, const VmAccess *access) {
     int64_t stride = access->levels.stride[0];
-    bool far = stride >= VM_TURN_LINE || stride <= -VM_TURN_LINE, along = false;
+    bool far = !is_near(stride), along = false;
     bool computed = access->index >= 0 || access->guard >= 0 || access->rest >= 0;
     if (p->turn_axis < 0 || !far || computed) return false;
     for (int i = 0; i < access->term_count; i++) {
@@ -303,11 +315,11 @@ static void put_sections(const Builder *b, const BlockPlaces *l, Program *p) {
 static int turn_axis(const Builder *b) {
     const Kernel *kernel = b->kernel;
     bool one = b->first_lane_axis == b->lane_axis;
-    if (b->row || b->lane_axis < 1 || kernel->split > 1 || !one) return -1;
+    if (b->row || b->points || b->lane_axis < 1 || kernel->split > 1 || !one) return -1;
     for (int id = 0; id < length(kernel->expr); id++) {
         if (kernel->expr[id]->op != EX_load || b->node[id].value < 0) continue;
         const int64_t *stride = b->load[id].axis_stride;
-        if (stride[b->lane_axis] < VM_TURN_LINE && stride[b->lane_axis] > -VM_TURN_LINE) continue;
+        if (is_near(stride[b->lane_axis])) continue;
         for (int axis = 0; axis < b->lane_axis; axis++)
             if (stride[axis] == 1 && kernel->axis[axis].size > 1) return axis;
     }
@@ -419,11 +431,33 @@ static bool takes_rows_together(const Builder *b) {
 static int first_lane_axis(const Builder *b) {
     int first = b->lane_axis;
     if (b->together) return first - 1;
+    if (b->points) return first;
     if (b->row || first < 0 || b->kernel->axis[first].size >= LONG_LANES) return first;
     int64_t lanes = b->kernel->axis[first].size;
     for (; first > 0 && lanes < MOST_LANES && b->lane_axis - first + 1 < VM_LANE_AXES; first--)
         lanes *= b->kernel->axis[first - 1].size;
     return first;
+}
+
+/* The same of an inner point of few lanes. */
+static bool takes_points_together(const Builder *b) {
+    const Kernel *kernel = b->kernel;
+    int lane = kernel->outer_count - 1;
+    if (b->row || lane < 0 || length(kernel->axis) != lane + 2 || kernel_has_scan(kernel))
+        return false;
+    for (int s = 0; s < length(kernel->store); s++)
+        if (kernel->store[s].mode != STORE_SET) return false;
+    int64_t lanes = kernel->axis[lane].size, points = kernel->axis[lane + 1].size;
+    bool few = lanes > 1 && lanes <= POINTS_LANES && points >= POINTS_LEAST;
+    return few && (kernel->outer_size == lanes || points * lanes >= POINTS_ELEMENTS);
+}
+
+/* Lanes that lie apart, as of a transposed input. */
+static bool reads_far(const Builder *b) {
+    for (int id = 0; id < length(b->kernel->expr); id++)
+        if (b->kernel->expr[id]->op == EX_load && !is_near(b->load[id].axis_stride[b->lane_axis]))
+            return true;
+    return false;
 }
 
 /* Along which axes lanes run, and what lies where. together: several rows share a block; false:
@@ -435,10 +469,11 @@ static bool place_lanes(Builder *b, bool together) {
     b->lane_axis = b->row ? axes - 1 : kernel->outer_count - 1;
     if (b->row && axes == kernel->outer_count) b->lane_axis = -1; /* a row of one */
     b->together = together && takes_rows_together(b);
-    if (together && !b->together) return false;
+    b->points = together && takes_points_together(b);
+    if (together && !b->together && !b->points) return false;
     b->first_lane_axis = first_lane_axis(b);
     vm_place_all(b);
-    return !b->together || !b->apart;
+    return (!b->together || !b->apart) && (!b->points || !reads_far(b));
 }
 
 static Program *build(Builder *b) {
@@ -472,5 +507,9 @@ Program *program_build(const Kernel *kernel, bool oracle) {
 }
 
 size_t program_bytes(const Program *program) { return program ? program->bytes : 0; }
+
+int64_t program_unit(const Program *program) {
+    return program->points ? program->size[program->lane_axis] : 1;
+}
 
 void program_free(Program *program) { memory_free(program); }

@@ -32,7 +32,7 @@ typedef struct VmValue { /* a virtual register */
 typedef struct VmIndex { /* an index expression, taken apart */
     bool linear;       /* levels and terms hold; else `index` is evaluated as a vector */
     VmLevels levels;   /* of the lanes */
-    VmLevels rows;     /* of the rows of a block */
+    VmLevels rows;     /* of what there is of each row, or of each lane, of several */
     int64_t constant;
     int64_t *axis_stride; /* by kernel axis, the lane axis included */
     Expr *rest, *index;   /* rest: NULL when it is the constant */
@@ -55,6 +55,7 @@ typedef struct Builder {
     const VmOps *ops;
     bool oracle, row;
     bool together; /* several rows in a block */
+    bool points;   /* TILE: several inner points in a block, each with all lanes of a row */
     bool apart;    /* found meanwhile: each row has a place of its own, which no stride tells */
     int first_lane_axis, lane_axis;
     int pass; /* at hand; info.pass_count for the last point */
@@ -75,6 +76,8 @@ typedef struct Builder {
 
 /* place.c */
 Expr *vm_real(const Builder *b, Expr *x); /* without conversions that change nothing */
+int vm_lane_axes(const Builder *b);
+int vm_lane_axis(const Builder *b, int level); /* the fastest first */
 void vm_place_all(Builder *b);            /* places, analysis, nodes */
 void vm_need_all(Builder *b); /* what the pass at hand computes: node.needed, node.uses */
 bool vm_is_narrow(cb_dtype dtype);

@@ -70,10 +70,10 @@ static int emit_splat(Builder *b, Expr *x, VmMode mode, int value) {
     VmType type = b->value[value].type;
     VmInstr in = {.kind = VM_OP, .mode = mode, .a = value, .b = -1, .c = -1, .name = "splat"};
     in.y = vm_new_value(b, type, VM_VALUE_VECTOR), in.function = b->ops->splat[type];
-    if (x->op == OP_constant || (mode == VM_LANES && b->row)) in.mode = VM_FULL;
+    if (x->op == OP_constant || (mode == VM_LANES && (b->row || b->points))) in.mode = VM_FULL;
     if (b->node[x->id].mode == VM_BY_ROW)
         in.kind = VM_SPREAD, in.mode = VM_LANES, in.spread = b->ops->spread[type],
-        in.name = "spread";
+        in.number = vm_type_size(type), in.name = "spread";
     return vm_add(b, vm_section_of(b, x), in)->y;
 }
 
@@ -181,7 +181,7 @@ static int emit_count(Builder *b, int home, VmMode mode, VmFunction *function, c
 static void emit_axis(Builder *b, Expr *x) {
     int home = vm_section_of(b, x), axis = (int)x->imm.i;
     VmMode mode = b->node[x->id].mode;
-    bool several = mode == VM_LANES && b->first_lane_axis < b->lane_axis;
+    bool several = mode == VM_LANES && vm_lane_axes(b) > 1;
     int start = vm_new_value(b, VM_I64, VM_VALUE_UNIFORM);
     vm_add(b, home,
            (VmInstr){.kind = VM_COORDINATE,
@@ -198,10 +198,11 @@ static void emit_axis(Builder *b, Expr *x) {
     b->node[x->id].value = value;
     if (!several) return;
     int64_t below = 1;
-    for (int inside = axis + 1; inside <= b->lane_axis; inside++)
-        below *= b->kernel->axis[inside].size;
+    int level = 0;
+    for (; vm_lane_axis(b, level) != axis; level++)
+        below *= b->kernel->axis[vm_lane_axis(b, level)].size;
     if (below > 1) value = emit_count(b, home, mode, b->ops->divide, "divide", value, below);
-    if (axis > b->first_lane_axis)
+    if (level + 1 < vm_lane_axes(b))
         value = emit_count(b, home, mode, b->ops->remainder, "remainder", value,
                            b->kernel->axis[axis].size);
     b->node[x->id].value = value;

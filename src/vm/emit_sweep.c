@@ -48,13 +48,14 @@ static int start(Builder *b, const Expr *x, VmType type, VmMode mode) {
     return y;
 }
 
-/* TILE: accumulator = accumulator op operand, lane by lane. */
+/* TILE: accumulator = accumulator op operand, lane by lane; of several points, of each. */
 static void fold_lanes(Builder *b, const Expr *x, int accumulator, int operand, VmMode mode) {
     Op op = reduce_op(x);
     VmType type = vm_type_of(b, x);
     bool wide = b->value[accumulator].type != type;
     VmInstr fold = instr_of(VM_OP, mode, accumulator, accumulator, op_info(op)->name);
     fold.b = operand;
+    if (b->points) fold.kind = VM_FOLD, fold.mode = VM_LANES, fold.number = vm_type_size(type);
     fold.function = wide ? b->ops->wide[op - OP_sum] : b->ops->rows[type][op][0];
     check(fold.function, "%s: the VM cannot reduce %s", b->kernel->name, cb_dtype_name(x->dtype));
     vm_add(b, section(b, SECTION_STEP), fold);
@@ -66,7 +67,8 @@ void vm_accumulate(Builder *b, Expr *x) {
     Op op = reduce_op(x);
     if (!b->row) {
         node->slot = start(b, x, is_wide(b, x, false) ? VM_F64 : type, node->mode);
-        fold_lanes(b, x, node->slot, vm_operand(b, x->input[0], node->mode), node->mode);
+        int a = vm_operand(b, x->input[0], b->points ? VM_LANES : node->mode);
+        fold_lanes(b, x, node->slot, a, node->mode);
         return;
     }
     node->slot = start(b, x, scalar_type(type), node->mode);

@@ -77,6 +77,7 @@ typedef enum __attribute__((packed)) VmKind {
     VM_POINT,      /* y points at access */
     VM_STORE,      /* store(access) = a */
     VM_REDUCE,     /* accumulator y, operand a */
+    VM_FOLD,       /* y = y and, by function, what each of the block's points has in b */
     VM_SCAN,       /* y = scan of a, accumulator b */
     VM_SPREAD,     /* y = each of a's rows for all of its lanes */
     VM_COORDINATE, /* y = coordinate of axis `number`; -1: place of the block among all lanes */
@@ -88,7 +89,7 @@ typedef enum __attribute__((packed)) VmKind {
 /* How many lanes an instruction runs over, the fewer first. */
 typedef enum __attribute__((packed)) VmMode {
     VM_ONE,
-    VM_BY_ROW, /* one for each row of the block, where it has several */
+    VM_BY_ROW, /* one for each row of a block of several; of several points, for each lane */
     VM_LANES,
     VM_FULL /* a whole block, whatever comes */
 } VmMode;
@@ -178,6 +179,7 @@ struct Program {
     int64_t size[VM_MAX_AXES], inner_stride[VM_MAX_AXES];
     int64_t outer_size, split;
     int64_t rows; /* ROW: whole ones in a block, along the last outer axis; 0: parts of one */
+    int64_t points; /* TILE: inner ones in a block, of all lanes each; 0: one, of some lanes */
     int pass_count, register_count, instr_count;
     int64_t capacity; /* lanes of a block */
     int64_t full; /* lanes that VM_FULL fills: capacity, or the lane axis when that is shorter */

@@ -9,6 +9,7 @@
  *     sum of 2^22 numbers: outer_size 1, split 64: 64 items, 64 slots, then 63 additions */
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "base/round.h"
 #include "tensor/tensor.h"
 #include "vm/bins.h"
 
@@ -146,6 +147,7 @@ bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function,
                        .split = kernel->split > 1 ? kernel->split : 1,
                        .parts = kernel->parts,
                        .pass_count = 1,
+                       .unit = 1,
                        .buffer_count = length(kernel->buffer)};
     if (!find_bins(launch, kernel)) goto failed;
     launch->grain = grain_of(kernel, launch->outer_size * launch->split);
@@ -158,6 +160,8 @@ bool launch_init(Launch *launch, const Kernel *kernel, KernelFunction *function,
     if (!function) {
         launch->program = program_build(kernel, oracle);
         if (!launch->program || !take_pieces(launch, kernel, oracle)) goto failed;
+        launch->unit = program_unit(launch->program);
+        launch->grain = round_up(launch->grain, launch->unit);
     }
     return true;
 failed:

@@ -28,6 +28,7 @@ typedef struct Launch {
     int piece_count;
     Form form;
     int64_t outer_size, split, parts, grain; /* grain: items that are worth waking a thread for */
+    int64_t unit;                            /* items that are one thread's */
     int pass_count, reduce_count, buffer_count;
     /* owned: elements that chunks, or parts, add to; NULL: none */
     LaunchBins *bins;

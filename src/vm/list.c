@@ -27,7 +27,8 @@ static int64_t items_before(const ListRun *list, const ListPart *part, int64_t p
     int64_t items = items_of(part->launch, list->pass);
     double at = ((double)place - part->pieces) * (double)part->launch->grain;
     if (place == list->pieces || at >= (double)items) return items;
-    return at <= 0 ? 0 : (int64_t)at;
+    int64_t unit = part->launch->unit;
+    return at <= 0 ? 0 : (int64_t)at / unit * unit;
 }
 
 static void run_pieces(void *user, int64_t low, int64_t high) {

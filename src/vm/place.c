@@ -46,10 +46,20 @@ bool vm_is_dense(const VmIndex *place, VmMode mode) {
     return place->linear && levels->count == 1 && levels->stride[0] == 1;
 }
 
+int vm_lane_axes(const Builder *b) {
+    if (b->points) return 2;
+    return b->lane_axis < 0 ? 0 : b->lane_axis - b->first_lane_axis + 1;
+}
+
+int vm_lane_axis(const Builder *b, int level) {
+    return b->points && level > 0 ? b->kernel->outer_count : b->lane_axis - level;
+}
+
 /* Neighbouring axes along which the elements go on as within the inner one are one level. */
 static VmLevels lane_levels(const Builder *b, const VmIndex *place) {
     VmLevels levels = {.count = 0};
-    for (int axis = b->lane_axis; axis >= 0 && axis >= b->first_lane_axis; axis--) {
+    for (int i = 0; i < vm_lane_axes(b); i++) {
+        int axis = vm_lane_axis(b, i);
         int64_t size = b->kernel->axis[axis].size, stride = place->axis_stride[axis];
         int last = levels.count - 1;
         if (last >= 0 && stride == levels.size[last] * levels.stride[last]) {
@@ -94,12 +104,14 @@ static void settle(Builder *b, VmIndex *place) {
         for (int i = 0; i < length(b->kernel->axis); i++) place->axis_stride[i] = 0;
     }
     place->levels = lane_levels(b, place);
-    if (!b->together) return;
-    int row = b->first_lane_axis;
-    place->rows = (VmLevels){1, {b->kernel->axis[row].size}, {place->axis_stride[row]}};
+    int row = b->points ? b->lane_axis : b->first_lane_axis;
+    if (b->together || b->points)
+        place->rows = (VmLevels){1, {b->kernel->axis[row].size}, {place->axis_stride[row]}};
 }
 
 static VmMode mode_along(const Builder *b, int axis) {
+    if (b->points)
+        return axis == b->lane_axis ? VM_BY_ROW : axis > b->lane_axis ? VM_LANES : VM_ONE;
     if (axis < b->first_lane_axis || axis > b->lane_axis) return VM_ONE;
     return b->together && axis == b->first_lane_axis ? VM_BY_ROW : VM_LANES;
 }
@@ -107,7 +119,8 @@ static VmMode mode_along(const Builder *b, int axis) {
 static VmMode mode_of(const Builder *b, const Expr *x) {
     VmMode mode = VM_ONE, lanes = b->lane_axis >= 0 ? VM_LANES : VM_ONE;
     if (x->op == EX_axis) return mode_along(b, (int)x->imm.i);
-    if (x->op == EX_reduce) return b->together ? VM_BY_ROW : b->row ? VM_ONE : lanes;
+    if (x->op == EX_reduce && (b->together || b->points)) return VM_BY_ROW;
+    if (x->op == EX_reduce) return b->row ? VM_ONE : lanes;
     if (x->op == EX_scan) return lanes;
     for (int i = 0; i < x->input_count; i++)
         if (b->node[x->input[i]->id].mode > mode) mode = b->node[x->input[i]->id].mode;

@@ -61,9 +61,14 @@ static void print_section(const Program *p, const char *name, int pass, VmSectio
 
 void program_print(const Program *p, Buffer *out) {
     putf(out, "program %s, blocks of %lld %s, %d pass%s, frame of %lld bytes\n",
-         p->row ? "ROW" : "TILE", (long long)(p->rows ? p->rows : p->capacity),
-         p->rows ? "rows" : "lanes", p->pass_count, p->pass_count == 1 ? "" : "es",
-         (long long)p->frame_bytes);
+         p->row ? "ROW" : "TILE",
+         (long long)(p->rows     ? p->rows
+                     : p->points ? p->points
+                                 : p->capacity),
+         p->rows     ? "rows"
+         : p->points ? "points"
+                     : "lanes",
+         p->pass_count, p->pass_count == 1 ? "" : "es", (long long)p->frame_bytes);
     print_section(p, "entry", -1, p->entry, out);
     for (int i = 0; i < p->pass_count; i++) {
         print_section(p, "point", i, p->pass[i].point, out);

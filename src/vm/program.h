@@ -10,6 +10,8 @@ typedef struct Program Program; /* heap-allocated, immutable, shared by threads 
 Program *program_build(const Kernel *kernel, bool oracle);
 void program_free(Program *program);
 size_t program_bytes(const Program *program); /* NULL: 0 */
+/* A run begins and ends at a multiple of so many outer points, or takes longer for the rest. */
+int64_t program_unit(const Program *program);
 void program_run(const Program *program, void *const *buffer, int64_t low, int64_t high, int pass,
                  void *slot);
 void program_print(const Program *program, Buffer *out);

@@ -3,7 +3,8 @@
  * TILE: [low, high) is cut into runs along the lane axes and these into blocks of lanes; for
  * each block the passes follow, each a loop over the inner points. ROW: one outer point at a time;
  * each pass loops over the inner axes, the last in blocks of lanes; or several, whose lanes are a
- * block. Everything lives in a frame on the stack. */
+ * block. So may several inner points of a TILE be, of few lanes. Everything lives in a frame on the
+ * stack. */
 #include "vm/instruction.h"
 
 #include <string.h>
@@ -40,6 +41,7 @@ static char *address(const VmFrame *f, const VmAccess *access) {
 static int64_t lane_place(const VmFrame *f) {
     const Program *p = f->program;
     int64_t place = 0;
+    if (p->points) return f->at[p->lane_axis + 1] * p->size[p->lane_axis] + f->at[p->lane_axis];
     for (int axis = p->first_lane_axis; axis <= p->lane_axis; axis++)
         place = place * p->size[axis] + f->at[axis];
     return place;
@@ -130,6 +132,25 @@ static void scan_rows(const VmFrame *f, const VmInstr *in, int64_t n) {
     }
 }
 
+/* One point after the other, as where each is a block: a sum is the same whatever else its kernel
+ * computes, which decides how many points a block has. */
+static void fold_points(const VmFrame *f, const VmInstr *in, int64_t points) {
+    char *sum = f->reg[in->y], *x = f->reg[in->b];
+    int64_t bytes = f->rows * in->number;
+    for (int64_t at = 0; at < points; at++) in->function(f->rows, sum, sum, x + at * bytes, NULL);
+}
+
+/* Of each lane, for all points of the block; or of each row, for all of its lanes. */
+static void spread(const VmFrame *f, const VmInstr *in, int64_t n) {
+    if (!f->program->points) {
+        in->spread(f->rows, n / f->rows, f->reg[in->y], f->reg[in->a]);
+        return;
+    }
+    int64_t bytes = f->rows * in->number;
+    for (int64_t at = 0; at < n / f->rows; at++)
+        memcpy(f->reg[in->y] + at * bytes, f->reg[in->a], (size_t)bytes);
+}
+
 static void run(VmFrame *f, VmSection section) {
     const Program *p = f->program;
     char **reg = f->reg;
@@ -157,7 +178,10 @@ static void run(VmFrame *f, VmSection section) {
             scan_rows(f, in, n / f->rows);
             break;
         case VM_SPREAD:
-            in->spread(f->rows, n / f->rows, reg[in->y], reg[in->a]);
+            spread(f, in, n);
+            break;
+        case VM_FOLD:
+            fold_points(f, in, n / f->rows);
             break;
         case VM_COORDINATE:
             *(int64_t *)(void *)reg[in->y] = in->number < 0 ? lane_place(f) : f->at[in->number];
@@ -202,6 +226,20 @@ static bool advance(VmFrame *f, int first, int end) {
     return false;
 }
 
+/* As many points at a time as a block holds; those of a part of a row one by one. */
+static void sweep_points(VmFrame *f, VmSection step) {
+    const Program *p = f->program;
+    int axis = p->lane_axis + 1;
+    int64_t high = f->high[axis], most = f->rows == p->size[p->lane_axis] ? p->points : 1;
+    for (int64_t at = f->low[axis], count; at < high; at += count) {
+        count = high - at < most ? high - at : most;
+        f->at[axis] = at;
+        f->lanes = count * f->rows;
+        run(f, step);
+    }
+    f->lanes = most * f->rows; /* what follows may be for the next sweep */
+}
+
 static void sweep(VmFrame *f, const VmPass *pass) {
     const Program *p = f->program;
     if (pass->step.first == pass->step.end && pass->block.first == pass->block.end) return;
@@ -209,6 +247,10 @@ static void sweep(VmFrame *f, const VmPass *pass) {
     for (int axis = first; axis < p->axis_count; axis++) {
         if (f->low[axis] >= f->high[axis]) return;
         f->at[axis] = f->low[axis];
+    }
+    if (p->points) {
+        sweep_points(f, pass->step);
+        return;
     }
     do {
         run(f, pass->step);
@@ -268,6 +310,21 @@ static void run_rows_together(VmFrame *f, int64_t low, int64_t high, int pass) {
         run_point(f, pass);
         low += f->rows;
         f->at[row] += f->rows - 1;
+        advance(f, 0, p->outer_count);
+    }
+}
+
+/* Rows of lanes, whole but for the ends of a range that begins or ends within one. */
+static void run_points(VmFrame *f, int64_t low, int64_t high, int pass) {
+    const Program *p = f->program;
+    int lane = p->lane_axis;
+    set_outer(f, low);
+    for (f->outer = low; f->outer < high; f->outer += f->rows) {
+        int64_t left = p->size[lane] - f->at[lane];
+        f->rows = high - f->outer < left ? high - f->outer : left;
+        f->lanes = f->rows * (f->rows == p->size[lane] ? p->points : 1);
+        run_point(f, pass);
+        f->at[lane] += f->rows - 1;
         advance(f, 0, p->outer_count);
     }
 }
@@ -335,6 +392,8 @@ static void run_tiles(VmFrame *f, int64_t low, int64_t high, int pass) {
     const Program *p = f->program;
     if (p->lane_axis < 0)
         run_rows(f, low, high, pass); /* no outer axis: one point */
+    else if (p->points)
+        run_points(f, low, high, pass);
     else if (p->turn_axis >= 0)
         run_turned(f, low, high);
     else

@@ -179,6 +179,36 @@ static void test_rows_together(void **state) {
     arena_free(arena);
 }
 
+/* Inner points that share a block, with the lanes of a row each. */
+static void test_points_together(void **state) {
+    (void)state;
+    CHECK(
+        "kernel sums(outer a0:17, inner a1:1001) tile split 3 { b0: in f32[17017] b1: out f32[17]"
+        " b2: out f32[17] t0 = f32 load b0[((a1*17)+a0)] t1 = f32 reduce sum t0 t2 = f32 reduce "
+        "amin t0"
+        " store b1[a0] = t1 store b2[a0] = t2 }",
+        "kernel positions(outer a0:17, inner a1:301) tile split 1 { b0: in f32[5117] b1: out "
+        "i64[17]"
+        " t0 = f32 load b0[((a1*17)+a0)] t1 = f32 reduce amax t0 t2 = bool eq t0, t1"
+        " t3 = i32 to i32 [a1] t4 = i32 to i32 [a0] t5 = i32 add t3, t4 t6 = i32 where t2, t5, "
+        "900:i32"
+        " t7 = i32 reduce amin t6 t8 = i64 to i64 t7 store b1[a0] = t8 }",
+        "kernel columns(outer a0:3, outer a1:40, inner a2:50) tile split 1 { b0: in bf16[6000]"
+        " b1: in f32[50] b2: in f32[40] b3: out bf16[6000] b4: out f32[120]"
+        " t0 = f32 load b0[((a0*2000)+((a2*40)+a1))] t1 = f32 load b1[a2] t2 = f32 load b2[a1]"
+        " t3 = f32 mul t0, t1 t4 = f32 add t3, t2 t5 = f32 reduce sum t4 t6 = f32 div t5, 50:f32"
+        " t7 = f32 sub t4, t6 store b3[((a0*2000)+((a2*40)+a1))] = t7 store b4[((a0*40)+a1)] = t5 "
+        "}",
+        "kernel narrow(outer a0:9, inner a1:200) tile split 1 { b0: in u8[1800] b1: in bool[1800]"
+        " b2: out u8[9] b3: out bool[9] b4: out i64[9] t0 = u8 load b0[((a1*9)+a0)]"
+        " t1 = u8 reduce sum t0 t2 = bool load b1[((a1*9)+a0)] t3 = bool reduce any t2"
+        " t4 = i64 to i64 t2 t5 = i64 reduce sum t4 store b2[a0] = t1 store b3[a0] = t3"
+        " store b4[a0] = t5 }",
+        "kernel chosen(outer a0:30, inner a1:70) tile split 2 { b0: in i64[70] b1: in f64[2400]"
+        " b2: out f64[30] t0 = i64 load b0[a1] t1 = bool lt [a1], 40:i64"
+        " t2 = f64 load b1[((t0*30)+a0)] if t1 t3 = f64 reduce sum t2 store b2[a0] = t3 }");
+}
+
 static void test_scans(void **state) {
     (void)state;
     CHECK("kernel cumsum(outer a0:3, outer a1:130, inner a2:25) tile split 1 { b0: in f32[9750]"
@@ -634,7 +664,7 @@ int main(void) {
         cmocka_unit_test(test_in_place),      cmocka_unit_test(test_every_op),
         cmocka_unit_test(test_levels),        cmocka_unit_test(test_print),
         cmocka_unit_test(test_memory),        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_rows_together),
+        cmocka_unit_test(test_rows_together), cmocka_unit_test(test_points_together),
     };
     return cmocka_run_group_tests_name("vm", tests, NULL, NULL);
 }
