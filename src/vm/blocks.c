@@ -266,6 +266,11 @@ static void leave(int64_t n, void *py, const void *pa, const void *pb, const voi
                 const S a = x[i];                                                                  \
                 y[i] = (T)(value);                                                                 \
             }                                                                                      \
+        } else if (stride == -1) {                                                                 \
+            SIMD for (int64_t i = 0; i < n; i++) {                                                 \
+                const S a = x[-i];                                                                 \
+                y[i] = (T)(value);                                                                 \
+            }                                                                                      \
         } else {                                                                                   \
             SIMD for (int64_t i = 0; i < n; i++) {                                                 \
                 const S a = x[i * stride];                                                         \
@@ -273,6 +278,8 @@ static void leave(int64_t n, void *py, const void *pa, const void *pb, const voi
             }                                                                                      \
         }                                                                                          \
     }
+
+LOAD(move_16, uint16_t, uint16_t, a)
 
 #define STORE(name, S, T, value)                                                                   \
     static void store_##name(int64_t n, void *base, int64_t stride, const int64_t *index,          \
@@ -449,6 +456,7 @@ const VmOps JOIN3(vm_ops_, CB_LEVEL, ) = {
 #define FLOAT_ROW HALF_ROW
 #include "op/dtype_rows.h"
     },
+    .move = {[1] = load_truth, [2] = load_move_16, [4] = load_f32, [8] = load_f64},
     .stream = {[VM_F32] = stream_f32, [VM_F64] = stream_f64},
     .reduce = {reduction_truth, reduction_i32, reduction_i64, reduction_f32, reduction_f64},
     .scan = {scanning_truth, scanning_i32, scanning_i64, scanning_f32, scanning_f64},

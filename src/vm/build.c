@@ -26,9 +26,10 @@ enum {
     LEAST_LANES = 64,
     MOST_LANES = 1024,
     LONG_LANES = 64,        /* of the last axis, from which blocks run along it alone */
-    POINTS_LANES = 256,     /* of an inner point of several: more fill a block by themselves */
+    POINTS_LANES = 512,     /* of an inner point of several: more fill a block by themselves */
     POINTS_LEAST = 8,       /* inner points */
     POINTS_ELEMENTS = 1024, /* of them for all lanes, where there are several rows of these */
+    CHOSEN_LEAST = 8,       /* of rows that lie where an index says */
     TOGETHER_LEAST = 24,    /* rows of this length and up ... */
     TOGETHER_MOST = 512,    /* ... to that share a block */
     SHORT_ROW = 48, /* inner extents below this are walked across, where there are many rows */
@@ -416,15 +417,25 @@ static bool runs_by_row(Kernel *kernel, int64_t least_row) {
     return kernel_has_scan(kernel) && !many && row >= LONG_LANES;
 }
 
-/* A row that leaves most of a block empty costs as much as a full one. */
+static bool indexes(const Kernel *kernel) {
+    for (int i = 0; i < length(kernel->buffer); i++)
+        if (kernel->buffer[i].dtype == CB_I64 && kernel->buffer[i].role == BUFFER_IN) return true;
+    return false;
+}
+
+/* A row that leaves most of a block empty costs as much as a full one; so does one of a TILE that
+ * an index chose. */
 static bool takes_rows_together(const Builder *b) {
     const Kernel *kernel = b->kernel;
-    int row = kernel->outer_count - 1;
-    if (!b->row || kernel->split > 1 || row < 0 || b->lane_axis != row + 1) return false;
+    int row = b->row ? kernel->outer_count - 1 : kernel->outer_count - 2;
+    bool chosen = !b->row && length(kernel->axis) == kernel->outer_count && indexes(kernel);
+    if ((!b->row && !chosen) || kernel->split > 1 || row < 0 || b->lane_axis != row + 1)
+        return false;
     for (int s = 0; s < length(kernel->store); s++)
         if (kernel->store[s].mode != STORE_SET) return false;
     int64_t lanes = kernel->axis[b->lane_axis].size;
-    return kernel->axis[row].size > 1 && lanes >= TOGETHER_LEAST && lanes <= TOGETHER_MOST;
+    int64_t least_lanes = b->row ? TOGETHER_LEAST : CHOSEN_LEAST;
+    return kernel->axis[row].size > 1 && lanes >= least_lanes && lanes <= TOGETHER_MOST;
 }
 
 /* Short rows of a TILE are taken together: a block of few lanes costs as much as one of many. */
@@ -473,7 +484,8 @@ static bool place_lanes(Builder *b, bool together) {
     if (together && !b->together && !b->points) return false;
     b->first_lane_axis = first_lane_axis(b);
     vm_place_all(b);
-    return (!b->together || !b->apart) && (!b->points || !reads_far(b));
+    if (b->points) return !reads_far(b);
+    return !b->together || b->row || b->apart;
 }
 
 static Program *build(Builder *b) {

@@ -31,6 +31,7 @@ typedef struct VmValue { /* a virtual register */
 
 typedef struct VmIndex { /* an index expression, taken apart */
     bool linear;       /* levels and terms hold; else `index` is evaluated as a vector */
+    bool apart;        /* linear, but each row of a block begins where its own rest says */
     VmLevels levels;   /* of the lanes */
     VmLevels rows;     /* of what there is of each row, or of each lane, of several */
     int64_t constant;
@@ -46,6 +47,7 @@ typedef struct VmNode {   /* what the builder knows of an expression, by id */
     int uses;             /* in the pass at hand */
     int row;              /* kept row, -1: none */
     int slot;             /* reduces: accumulator */
+    bool moves;           /* a load straight into an output of its dtype, whatever its register */
 } VmNode;
 
 typedef struct Builder {
@@ -56,7 +58,7 @@ typedef struct Builder {
     bool oracle, row;
     bool together; /* several rows in a block */
     bool points;   /* TILE: several inner points in a block, each with all lanes of a row */
-    bool apart;    /* found meanwhile: each row has a place of its own, which no stride tells */
+    bool apart;    /* found meanwhile: some load's rows are apart */
     int first_lane_axis, lane_axis;
     int pass; /* at hand; info.pass_count for the last point */
     VmNode *node;

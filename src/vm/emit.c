@@ -103,6 +103,7 @@ int vm_access(Builder *b, int buffer, const VmIndex *place, VmMode mode, int lan
                        .rest = -1,
                        .index = -1,
                        .guard = -1,
+                       .apart = place->apart && mode == VM_LANES,
                        .first_term = length(b->term)};
     if (place->linear && place->rest) access.rest = vm_get(b, place->rest);
     if (!place->linear) access.index = vm_operand(b, place->index, mode);
@@ -129,8 +130,8 @@ static void emit_load(Builder *b, Expr *x, int target) {
     cb_dtype dtype = b->kernel->buffer[buffer].dtype;
     VmType type = vm_type(dtype, b->oracle);
     int home = vm_section_of(b, x);
-    int access =
-        vm_access(b, buffer, place, mode, vm_type_size(type), guarded ? x->input[1] : NULL);
+    int size = b->node[x->id].moves ? (int)cb_dtype_size(dtype) : vm_type_size(type);
+    int access = vm_access(b, buffer, place, mode, size, guarded ? x->input[1] : NULL);
     bool plain = mode != VM_ONE && !guarded && vm_is_dense(place, mode);
     const KernelBuffer *from = &b->kernel->buffer[buffer];
     bool untouched = from->role == BUFFER_IN && !from->shared;
@@ -148,7 +149,8 @@ static void emit_load(Builder *b, Expr *x, int target) {
         return;
     }
     int y = vm_fresh(b, type, mode, target);
-    bool wide = type == VM_F64 && dtype != CB_F64;
+    bool wide = type == VM_F64 && dtype != CB_F64, moves = b->node[x->id].moves;
+    VmLoad *function = b->ops->element[dtype][wide].load;
     vm_add(b, home,
            (VmInstr){.kind = VM_LOAD,
                      .mode = mode,
@@ -157,7 +159,7 @@ static void emit_load(Builder *b, Expr *x, int target) {
                      .b = -1,
                      .c = -1,
                      .number = access,
-                     .load = b->ops->element[dtype][wide].load,
+                     .load = moves ? b->ops->move[cb_dtype_size(dtype)] : function,
                      .name = cb_dtype_name(dtype)});
     b->node[x->id].value = y;
 }

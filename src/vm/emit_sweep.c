@@ -174,6 +174,12 @@ static bool store_streams(const Builder *b, int s) {
     return b->ops->stream[type] && vm_type_size(type) == size;
 }
 
+/* Elements that go from one buffer to another as they are. */
+static bool moves(const Builder *b, const Store *store, const Expr *value) {
+    const KernelBuffer *buffer = b->kernel->buffer;
+    return value->op == EX_load && buffer[value->imm.i].dtype == buffer[store->buffer].dtype;
+}
+
 /* The operation that gives the value may write into the output itself: then it comes last of all,
  * so that no other instruction reads what it overwrites when the output shares its memory with an
  * input. */
@@ -192,8 +198,7 @@ bool vm_store_is_direct(const Builder *b, int s) {
     if (value->op >= EX_axis && value->op != EX_load) return false;
     if (vm_section_of(b, value) != store_section(b, s)) return false;
     VmType type = vm_type(buffer->dtype, b->oracle);
-    int size = (int)cb_dtype_size(buffer->dtype);
-    return vm_type_size(type) == size;
+    return vm_type_size(type) == (int)cb_dtype_size(buffer->dtype) || moves(b, store, value);
 }
 
 static VmStore *store_function(const Builder *b, const Store *store, VmType type) {
@@ -212,7 +217,9 @@ void vm_emit_store(Builder *b, int s) {
     if (vm_store_is_direct(b, s)) {
         VmInstr point = instr_of(
             VM_POINT, mode, vm_new_value(b, vm_type_of(b, value), VM_VALUE_POINTER), -1, "point");
-        int size = vm_type_size(vm_type_of(b, value));
+        cb_dtype dtype = b->kernel->buffer[store->buffer].dtype;
+        int size = (int)cb_dtype_size(dtype);
+        b->node[value->id].moves = moves(b, store, value);
         point.number = vm_access(b, store->buffer, place, mode, size, NULL);
         vm_add(b, home, point);
         vm_emit(b, value, point.y);

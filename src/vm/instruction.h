@@ -64,6 +64,7 @@ typedef struct VmOps {
     VmFunction *divide, *remainder;  /* i64 by b[0] > 0, 0 <= a[i] < 2^50 */
     VmFunction *wide[VM_REDUCES];    /* that add: f64 y[i] = a[i] + f32 b[i]; or NULL */
     VmElement element[CB_DTYPE_COUNT][2]; /* [1]: floats as f64 */
+    VmLoad *move[9];                   /* by size: elements as they lie, to others like them */
     VmStore *stream[VM_TYPES];         /* base[i] = x[i] past the caches; NULL: no such function */
     VmReduce *const *reduce[VM_TYPES]; /* [type][op - OP_sum] */
     VmScan *const *scan[VM_TYPES];
@@ -130,6 +131,7 @@ typedef struct VmAccess {
     int64_t constant;
     VmLevels levels;
     int rest, index, guard; /* registers, -1: none */
+    bool apart;             /* the rest is a vector of the rows, each of which begins elsewhere */
     int first_term, term_count;
     int64_t staging;        /* bytes into the frame, where an input passes through that is
                              * transposed, or packed before it is converted; -1: none */

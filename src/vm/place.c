@@ -43,7 +43,7 @@ const VmLevels *vm_levels(const VmIndex *place, VmMode mode) {
 
 bool vm_is_dense(const VmIndex *place, VmMode mode) {
     const VmLevels *levels = vm_levels(place, mode);
-    return place->linear && levels->count == 1 && levels->stride[0] == 1;
+    return place->linear && !place->apart && levels->count == 1 && levels->stride[0] == 1;
 }
 
 int vm_lane_axes(const Builder *b) {
@@ -92,12 +92,13 @@ static VmIndex take_apart(Builder *b, Expr *index) {
     return place;
 }
 
-/* A rest with lanes (by way of a reduction in a TILE kernel) is no block's start; one of each row
- * of several is where that starts. */
-static void settle(Builder *b, VmIndex *place) {
+/* A rest with lanes (by way of a reduction in a TILE kernel) is no block's start; that of a row of
+ * several is where the row starts. */
+static void settle(Builder *b, VmIndex *place, bool loads) {
     VmMode rest = place->linear && place->rest ? b->node[place->rest->id].mode : VM_ONE;
-    if (rest == VM_BY_ROW) b->apart = true;
-    if (rest != VM_ONE) place->linear = false;
+    place->apart = rest == VM_BY_ROW && b->together && loads;
+    if (place->apart) b->apart = true;
+    if (rest != VM_ONE && !place->apart) place->linear = false;
     if (!place->linear) {
         place->constant = 0;
         place->rest = NULL;
@@ -145,8 +146,8 @@ void vm_place_all(Builder *b) {
         b->node[id].mode = mode_of(b, kernel->expr[id]);
     }
     for (int id = 0; id < loads; id++)
-        if (kernel->expr[id]->op == EX_load) settle(b, &b->load[id]);
-    for (int s = 0; s < stores; s++) settle(b, &b->store[s]);
+        if (kernel->expr[id]->op == EX_load) settle(b, &b->load[id], true);
+    for (int s = 0; s < stores; s++) settle(b, &b->store[s], false);
 }
 
 /* ---- needs ----------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 
 static void print_access(const Program *p, const VmAccess *access, Buffer *out) {
     putf(out, " b%d[%lld", access->buffer, (long long)access->constant);
-    if (access->rest >= 0) putf(out, " + v%d", access->rest);
+    if (access->rest >= 0) putf(out, " + v%d%s", access->rest, access->apart ? " by row" : "");
     for (int i = 0; i < access->term_count; i++) {
         const VmTerm *term = &p->term[access->first_term + i];
         putf(out, " + a%d*%lld", term->axis, (long long)term->stride);

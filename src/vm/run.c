@@ -32,7 +32,8 @@ typedef struct VmFrame {
 static char *address(const VmFrame *f, const VmAccess *access) {
     const VmTerm *term = f->program->term + access->first_term;
     int64_t element = access->constant;
-    if (access->rest >= 0) element += *(const int64_t *)(const void *)f->reg[access->rest];
+    if (access->rest >= 0 && !access->apart)
+        element += *(const int64_t *)(const void *)f->reg[access->rest];
     for (int i = 0; i < access->term_count; i++) element += term[i].stride * f->at[term[i].axis];
     return (char *)f->buffer[access->buffer] + element * access->size;
 }
@@ -80,10 +81,29 @@ static void load_staged(const VmFrame *f, const VmInstr *in, int64_t n) {
         in->load(n, f->reg[in->y], staging + step * access->size, VM_TURN_LINE, NULL, NULL);
 }
 
+/* Row by row, each from where it lies. */
+static void load_rows(const VmFrame *f, const VmInstr *in, int64_t n) {
+    const Program *p = f->program;
+    const VmAccess *access = &p->access[in->number];
+    const int64_t *rest = (const int64_t *)(const void *)f->reg[access->rest];
+    const uint8_t *guard = operand(f, access->guard);
+    const char *from = address(f, access);
+    int64_t step = 0;
+    for (int i = 0; i < access->term_count; i++)
+        if (p->term[access->first_term + i].axis == p->first_lane_axis)
+            step = p->term[access->first_term + i].stride;
+    for (int64_t r = 0; r < f->rows; r++)
+        in->load(n, f->reg[in->y] + r * n * access->lane_size,
+                 from + (rest[r] + r * step) * access->size, access->levels.stride[0], NULL,
+                 guard ? guard + r * n : NULL);
+}
+
 static void load(const VmFrame *f, const VmInstr *in, int64_t n) {
     const VmAccess *access = &f->program->access[in->number];
     char *staging = access->staging >= 0 ? f->memory + access->staging : NULL;
-    if (access->levels.count > 1)
+    if (access->apart)
+        load_rows(f, in, n / f->rows);
+    else if (access->levels.count > 1)
         vm_walk_load(in, access, n, lane_place(f), f->reg[in->y], address(f, access), staging,
                      operand(f, access->guard));
     else if (staging && f->turn_count)
@@ -297,19 +317,28 @@ static void run_rows(VmFrame *f, int64_t low, int64_t high, int pass) {
     }
 }
 
-/* As many rows at a time as a block holds. The one inner axis is their lanes. */
+/* As many rows at a time as a block holds; of a TILE, a part of one at either end. */
 static void run_rows_together(VmFrame *f, int64_t low, int64_t high, int pass) {
     const Program *p = f->program;
-    int row = p->first_lane_axis;
+    int row = p->first_lane_axis, lane = p->lane_axis;
+    int64_t lanes = p->size[lane], each = p->row ? 1 : lanes; /* outer points of a row */
     set_outer(f, low);
     while (low < high) {
-        int64_t left = p->size[row] - f->at[row];
-        f->rows = high - low < left ? high - low : left;
+        int64_t start = p->row ? 0 : f->at[lane], left = p->size[row] - f->at[row];
+        int64_t whole = start ? 0 : (high - low) / each;
+        f->rows = whole < left ? whole : left;
         if (f->rows > p->rows) f->rows = p->rows;
-        f->lanes = f->rows * p->size[p->lane_axis];
+        f->lanes = f->rows * lanes;
+        int64_t points = f->rows * each;
+        if (f->rows == 0) { /* a part of one */
+            f->rows = 1, points = lanes - start;
+            if (points > high - low) points = high - low;
+            f->lanes = points;
+        }
         run_point(f, pass);
-        low += f->rows;
+        low += points;
         f->at[row] += f->rows - 1;
+        if (!p->row) f->at[lane] += points > lanes ? lanes - 1 : points - 1;
         advance(f, 0, p->outer_count);
     }
 }

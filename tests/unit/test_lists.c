@@ -207,6 +207,36 @@ static void lists_of_any_length(void **state) {
     }
 }
 
+static int columns_of_each(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user;
+    for (int i = 0; i < count; i++) out[i] = cb_sum(in[i], 0);
+    return count;
+}
+
+/* Sums of columns are added in one order, whoever has which of them. */
+static void threads_change_no_sum_of_columns(void **state) {
+    (void)state;
+    enum { LISTED = 3, COLUMNS = 170, ROWS = 150 };
+    cb_tensor *in[LISTED];
+    float first[LISTED][COLUMNS], now[COLUMNS];
+    for (int i = 0; i < LISTED; i++) in[i] = cb_randn(cb_dims(ROWS + 1000 * i, COLUMNS - i));
+    cb_function *fast = cb_compile_n(columns_of_each, NULL, "backend=vm");
+    for (int run = 0; run < 6; run++) {
+        cb_tensor *out[LISTED] = {NULL};
+        cb_set_threads(run < 2 ? 1 : run < 4 ? 3 : 16);
+        if (run % 2)
+            columns_of_each(in, LISTED, out, NULL);
+        else
+            cb_call_n(fast, in, LISTED, out, LISTED);
+        for (int i = 0; i < LISTED; i++) {
+            assert_int_equal(cb_read(out[i], run ? now : first[i], CB_F32), CB_OK);
+            if (run) assert_memory_equal(now, first[i], sizeof(float) * (size_t)(COLUMNS - i));
+        }
+    }
+    cb_set_threads(0);
+    cb_function_free(fast);
+}
+
 int main(void) {
 #define ONE(test) cmocka_unit_test_setup_teardown(test, open_scope, close_scope_without_error)
     const struct CMUnitTest tests[] = {
@@ -217,6 +247,7 @@ int main(void) {
         cmocka_unit_test(nothing_lives_longer),
         ONE(lists_compute_what_their_kernels_do),
         ONE(lists_are_steps),
+        ONE(threads_change_no_sum_of_columns),
         ONE(lists_of_any_length),
         ONE(nobody_reads_what_another_one_has_overwritten),
     };

@@ -179,6 +179,32 @@ static void test_rows_together(void **state) {
     arena_free(arena);
 }
 
+/* Rows that an index chose, whole and in parts; elements that go as they are, turned about too. */
+static void test_moves(void **state) {
+    (void)state;
+    CHECK(
+        "kernel chosen(outer a0:3, outer a1:40, outer a2:31) tile split 1 { b0: in i64[40]"
+        " b1: in i16[6000] b2: out i16[3720] t0 = i64 load b0[a1]"
+        " t1 = i16 load b1[(((t0*31)+(a0*1000))+a2)]"
+        " store b2[((a0*1240)+((a1*31)+a2))] = t1 }",
+        "kernel scaled(outer a0:70, outer a1:9) tile split 1 { b0: in i64[70] b1: in f32[1800]"
+        " b2: in f32[70] b3: out f32[630] b4: out i32[630] t0 = i64 load b0[a0]"
+        " t1 = f32 load b1[((t0+(a0*10))+(a1*3))] t2 = f32 load b2[a0] t3 = f32 mul t1, t2"
+        " t4 = i32 to i32 [a0] t5 = i32 to i32 [a1] t6 = i32 mul t4, t5 store b3[((a0*9)+a1)] = t3"
+        " store b4[((a0*9)+a1)] = t6 }",
+        "kernel masked(outer a0:50, outer a1:64) tile split 1 { b0: in i64[50] b1: in u8[4000]"
+        " b2: out u8[3200] t0 = i64 load b0[a0] t1 = bool lt [a1], 40:i64"
+        " t2 = u8 load b1[((t0*40)+a1)] if t1 store b2[((a0*64)+a1)] = t2 }",
+        "kernel flipped(outer a0:7, outer a1:133) tile split 1 { b0: in u8[931] b1: in i16[931]"
+        " b2: out u8[931] b3: out i16[931] t0 = u8 load b0[(((a0*133)+(a1*-1))+132)]"
+        " t1 = i16 load b1[(((a0*133)+(a1*-1))+132)] store b2[((a0*133)+a1)] = t0"
+        " store b3[((a0*133)+a1)] = t1 }",
+        "kernel backwards(outer a0:1003) tile split 1 { b0: in u8[1003] b1: out u8[1003]"
+        " t0 = u8 load b0[((a0*-1)+1002)] store b1[a0] = t0 }",
+        "kernel halves(outer a0:1003) tile split 1 { b0: in f16[2006] b1: out f16[1003]"
+        " t0 = f32 load b0[(a0*2)] store b1[a0] = t0 }");
+}
+
 /* Inner points that share a block, with the lanes of a row each. */
 static void test_points_together(void **state) {
     (void)state;
@@ -541,31 +567,36 @@ static void test_print(void **state) {
                    " t3 = f32 load b0[(t0+t1)] if t2 t4 = f32 exp t3 t5 = f32 reduce sum t4"
                    " t6 = f32 load b0[(t1+a1)] t7 = f32 where t2, t4, t6 t8 = f32 div t7, t5"
                    " store b3[((a0*70)+a1)] = t8 }",
-                   "program ROW, blocks of 128 lanes, 2 passes, frame of 4480 bytes\n"
+                   "program ROW, blocks of 3 rows, 2 passes, frame of 13376 bytes\n"
                    "point 0\n"
-                   "  v4 = i64 b2[0 + a0*1] (one)\n"
-                   "  v10 = start v11 (one)\n"
+                   "  v6 = point b2[0 + a0*1] (rows)\n"
+                   "  v9 = spread v6 (lanes)\n"
+                   "  v13 = start v14 (rows)\n"
                    "block 0\n"
-                   "  v0 = coordinate a1 (one)\n"
+                   "  v0 = coordinate of lanes (one)\n"
                    "  v1 = count v0 v2 (lanes)\n"
-                   "  v3 = point b1[0 + a0*70 + a1*1] (lanes)\n"
-                   "  v6 = lt v1 v5 (lanes)\n"
-                   "  v7 = add v3 v4 (lanes)\n"
-                   "  v8 = f32 b0[0][v7] if v6 (lanes)\n"
-                   "  v9 = row 0 (lanes)\n"
-                   "  v9 = exp v8 (lanes)\n"
-                   "  v10 = sum v9 (lanes)\n"
+                   "  v3 = remainder v1 v4 (lanes)\n"
+                   "  v5 = point b1[0 + a0*70 + a1*1] (lanes)\n"
+                   "  v8 = lt v3 v7 (lanes)\n"
+                   "  v10 = add v5 v9 (lanes)\n"
+                   "  v11 = f32 b0[0][v10] if v8 (lanes)\n"
+                   "  v12 = row 0 (lanes)\n"
+                   "  v12 = exp v11 (lanes)\n"
+                   "  v13 = sum v12 (lanes)\n"
                    "after 0\n"
-                   "  v12 = convert v10 (one)\n"
+                   "  v15 = convert v13 (rows)\n"
+                   "point 1\n"
+                   "  v26 = spread v15 (lanes)\n"
                    "block 1\n"
-                   "  v13 = coordinate a1 (one)\n"
-                   "  v14 = count v13 v15 (lanes)\n"
-                   "  v16 = lt v14 v5 (lanes)\n"
-                   "  v17 = row 0 (lanes)\n"
-                   "  v18 = point b0[0 + v4 + a1*1] (lanes)\n"
-                   "  v19 = where v16 v17 v18 (lanes)\n"
-                   "  v20 = point b3[0 + a0*70 + a1*1] (lanes)\n"
-                   "  v20 = div v19 v12 (lanes)\n");
+                   "  v16 = coordinate of lanes (one)\n"
+                   "  v17 = count v16 v18 (lanes)\n"
+                   "  v19 = remainder v17 v20 (lanes)\n"
+                   "  v21 = lt v19 v7 (lanes)\n"
+                   "  v22 = row 0 (lanes)\n"
+                   "  v23 = f32 b0[0 + v6 by row + a1*1] (lanes)\n"
+                   "  v24 = where v21 v22 v23 (lanes)\n"
+                   "  v25 = point b3[0 + a0*70 + a1*1] (lanes)\n"
+                   "  v25 = div v24 v26 (lanes)\n");
     expect_printed("kernel slots(outer a0:2, inner a1:64) row split 2 { b0: in f32[128]"
                    " b1: out f32[2] t0 = f32 load b0[((a0*64)+a1)] t1 = f32 reduce sum t0"
                    " store b1[a0] = t1 }",
@@ -665,6 +696,7 @@ int main(void) {
         cmocka_unit_test(test_levels),        cmocka_unit_test(test_print),
         cmocka_unit_test(test_memory),        cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_rows_together), cmocka_unit_test(test_points_together),
+        cmocka_unit_test(test_moves),
     };
     return cmocka_run_group_tests_name("vm", tests, NULL, NULL);
 }
