@@ -83,19 +83,13 @@ static void load_staged(const VmFrame *f, const VmInstr *in, int64_t n) {
 
 /* Row by row, each from where it lies. */
 static void load_rows(const VmFrame *f, const VmInstr *in, int64_t n) {
-    const Program *p = f->program;
-    const VmAccess *access = &p->access[in->number];
+    const VmAccess *access = &f->program->access[in->number];
     const int64_t *rest = (const int64_t *)(const void *)f->reg[access->rest];
     const uint8_t *guard = operand(f, access->guard);
     const char *from = address(f, access);
-    int64_t step = 0;
-    for (int i = 0; i < access->term_count; i++)
-        if (p->term[access->first_term + i].axis == p->first_lane_axis)
-            step = p->term[access->first_term + i].stride;
     for (int64_t r = 0; r < f->rows; r++)
-        in->load(n, f->reg[in->y] + r * n * access->lane_size,
-                 from + (rest[r] + r * step) * access->size, access->levels.stride[0], NULL,
-                 guard ? guard + r * n : NULL);
+        in->load(n, f->reg[in->y] + r * n * access->lane_size, from + rest[r] * access->size,
+                 access->levels.stride[0], NULL, guard ? guard + r * n : NULL);
 }
 
 static void load(const VmFrame *f, const VmInstr *in, int64_t n) {

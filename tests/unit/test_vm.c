@@ -233,6 +233,20 @@ static void test_points_together(void **state) {
         "kernel chosen(outer a0:30, inner a1:70) tile split 2 { b0: in i64[70] b1: in f64[2400]"
         " b2: out f64[30] t0 = i64 load b0[a1] t1 = bool lt [a1], 40:i64"
         " t2 = f64 load b1[((t0*30)+a0)] if t1 t3 = f64 reduce sum t2 store b2[a0] = t3 }");
+    /* a thread has whole rows of lanes: parts take longer */
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Kernel *kernel =
+        parse(arena, "kernel sums(outer a0:169, inner a1:1150) tile split 1 { b0: in f32[194350]"
+                     " b1: out f32[169] t0 = f32 load b0[((a1*169)+a0)] t1 = f32 reduce sum t0"
+                     " store b1[a0] = t1 }");
+    kernel->bytes = 1 << 20;
+    Launch launch;
+    assert_true(launch_init(&launch, kernel, NULL, false));
+    assert_true(launch.program->points > 1);
+    assert_true(launch.grain % 169 == 0);
+    launch_free(&launch);
+    arena_free(arena);
 }
 
 static void test_scans(void **state) {
