@@ -3,40 +3,90 @@
  *
  * Every element becomes an unsigned key whose order is the wanted one: integers with the sign bit
  * turned, floats by the usual trick on their bits, -0 as 0, NaN above everything; descending turns
- * all bits around. Then short rows are merge-sorted, long ones radix-sorted by bytes (bytes that
- * all keys share are skipped), and a small top-k keeps a heap of the k best.
+ * all bits around. Keys of up to 32 bits are one number with their position (sort_kernel.h), wider
+ * ones stand beside it. Then short rows are sorted by counting, longer ones merge-sorted, long ones
+ * radix-sorted by bytes (bytes that all keys share are skipped), and a small top-k keeps a heap of
+ * the k best.
  *
  *     [2, NaN, -1] -> keys in order -1, 2, NaN -> [2, 0, 1] */
+#include "base/cpu.h"
 #include "base/parallel.h"
+#include "base/round.h"
 #include "cpu/own.h"
+#include "cpu/sort_kernel.h"
 #include "tensor/tensor.h"
 #include <stdatomic.h>
 #include <string.h>
 
-enum { RUN = 16, RADIX_FROM = 256, GRAIN_ELEMENTS = 4096, HEAP_SHARE = 16 };
+enum { RUN = 16, RADIX_FROM = 256, GRAIN_ELEMENTS = 4096, HEAP_SHARE = 16, KEYS_AT_ONCE = 256 };
 
-typedef struct SortItem {
+typedef struct WideItem {
     uint64_t key;
     int64_t index;
-} SortItem;
+} WideItem;
 
 typedef struct Sort {
     const SortTask *task;
+    const SortKernel *kernel;
     const char *in;
     cb_dtype dtype;
     int64_t *out;
     _Atomic bool failed;
 } Sort;
 
-/* Equal keys never meet twice with the same index, so this order is total and every sort by it is
- * stable. */
-static bool before(SortItem a, SortItem b) {
+static const SortKernel *kernel_of_level(void) {
+    static const SortKernel *const of_level[] = CPU_LEVELS(&sort_kernel_);
+    return of_level[cpu_level()];
+}
+
+/* ---- sorts ---- */
+
+static bool before(WideItem a, WideItem b) {
     return a.key < b.key || (a.key == b.key && a.index < b.index);
 }
 
-/* ---- keys ---- */
+static int64_t next_before(const WideItem *item, int64_t i, int64_t count, WideItem bound) {
+    while (i < count && !before(item[i], bound)) i++;
+    return i;
+}
 
-static uint64_t key_of_float(double value) {
+#define ITEM WideItem
+#define NAME(x) x##_wide
+#define BEFORE(a, b) before(a, b)
+#define KEY(a) (a).key
+#define NEXT(item, i, count, bound) next_before(item, i, count, bound)
+#include "cpu/sort_items.h"
+
+#define ITEM uint64_t
+#define NAME(x) x##_numbers
+#define BEFORE(a, b) ((a) < (b))
+#define KEY(a) ((a) >> 32)
+#define NEXT(item, i, count, bound) kernel_of_level()->below(item, i, count, bound)
+#include "cpu/sort_items.h"
+
+/* ---- rows of numbers ---- */
+
+/* All bytes that are not the same in every key. */
+static int key_bytes(cb_dtype dtype) {
+    return dtype_is_half(dtype) ? (int)sizeof(float) : (int)cb_dtype_size(dtype);
+}
+
+static void sort_numbers(const Sort *sort, const char *in, uint64_t *item, int64_t *out) {
+    const SortTask *task = sort->task;
+    int64_t length = task->length;
+    sort->kernel->keys(sort->dtype, in, task->element, length, task->descending, item);
+    if (length <= sort->kernel->ranked) {
+        sort->kernel->rank(item, length, task->keep, out);
+        return;
+    }
+    uint64_t *other = item + round_up(length, SORT_GROUP);
+    const uint64_t *sorted = order_numbers(item, other, task, key_bytes(sort->dtype));
+    for (int64_t i = 0; i < task->keep; i++) out[i] = (int64_t)(sorted[i] & UINT32_MAX);
+}
+
+/* ---- rows of wide elements, or of more than 32 bits count ---- */
+
+static uint64_t key_of_double(double value) {
     uint64_t bits;
     if (value != value) return UINT64_MAX;
     value += 0.0; /* -0 becomes 0 */
@@ -44,121 +94,38 @@ static uint64_t key_of_float(double value) {
     return bits >> 63 ? ~bits : bits | (uint64_t)1 << 63;
 }
 
-/* Keys of narrow floats keep their upper bits only, so that the radix sort has fewer bytes to
- * do. */
-static uint64_t key_of_narrow(float value) {
-    uint32_t bits;
-    if (value != value) return UINT32_MAX;
-    value += 0.0f;
-    memcpy(&bits, &value, sizeof bits);
-    return bits >> 31 ? ~bits : bits | (uint32_t)1 << 31;
+/* Eight bytes to an element. */
+static void wide_items(const Sort *sort, const char *in, WideItem *item) {
+    const SortTask *task = sort->task;
+    uint64_t turn = task->descending ? UINT64_MAX : 0, step = (uint64_t)task->element;
+    const double *value = (const double *)(const void *)in;
+    const uint64_t *bits = (const uint64_t *)(const void *)in;
+    for (int64_t i = 0; i < task->length && sort->dtype == CB_F64; i++, value += step)
+        item[i] = (WideItem){key_of_double(*value) ^ turn, i};
+    for (int64_t i = 0; i < task->length && sort->dtype != CB_F64; i++, bits += step)
+        item[i] = (WideItem){*bits ^ (uint64_t)1 << 63 ^ turn, i};
 }
 
-#define KEYS(id, type, expression)                                                                 \
-    case CB_##id:                                                                                  \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            type x = ((const type *)row)[i * stride];                                              \
-            item[i] = (SortItem){(expression) ^ turn, i};                                          \
-        }                                                                                          \
-        break;
-/* The least integer of a type, which becomes key 0: keys of narrow ones have few bytes. */
-#define LEAST(type) ((type)-1 < 1 ? UINT64_MAX << (8 * sizeof(type) - 1) : 0)
-
-/* All that are not the same in every key. */
-static int key_bytes(cb_dtype dtype) {
-    return dtype_is_half(dtype) ? (int)sizeof(float) : (int)cb_dtype_size(dtype);
-}
-
-static void make_keys(const void *row, cb_dtype dtype, int64_t stride, int64_t count,
-                      bool descending, SortItem *item) {
-    uint64_t turn = descending ? UINT64_MAX : 0;
-    switch (dtype) {
-#define BOOL_ROW(id, name, storage, ...) KEYS(id, storage, (uint64_t)(x != 0))
-#define NARROW_ROW(id, name, storage, ...) KEYS(id, storage, (uint64_t)x - LEAST(storage))
-#define INTEGER_ROW NARROW_ROW
-#define HALF_ROW(id, name, storage, ...) KEYS(id, storage, key_of_narrow(name##_to_f32(x)))
-#define FLOAT_ROW(id, name, storage, ...)                                                          \
-    KEYS(id, storage, sizeof x == sizeof(float) ? key_of_narrow((float)x) : key_of_float(x))
-#include "op/dtype_rows.h"
-    default:
-        check(false, "sort of dtype %d", (int)dtype);
+static void narrow_items(const Sort *sort, const char *in, WideItem *item) {
+    const SortTask *task = sort->task;
+    uint64_t key[KEYS_AT_ONCE];
+    int64_t step = task->element * (int64_t)cb_dtype_size(sort->dtype);
+    for (int64_t from = 0; from < task->length; from += KEYS_AT_ONCE) {
+        int64_t count = least(KEYS_AT_ONCE, task->length - from);
+        sort->kernel->keys(sort->dtype, in + from * step, task->element, count, task->descending,
+                           key);
+        for (int64_t i = 0; i < count; i++) item[from + i] = (WideItem){key[i] >> 32, from + i};
     }
 }
 
-/* ---- three ways to sort; each leaves the result in item ---- */
-
-static void insertion_sort(SortItem *item, int64_t count) {
-    for (int64_t i = 1; i < count; i++) {
-        SortItem moving = item[i];
-        int64_t at = i;
-        for (; at > 0 && before(moving, item[at - 1]); at--) item[at] = item[at - 1];
-        item[at] = moving;
-    }
-}
-
-static void merge(const SortItem *low, const SortItem *high, const SortItem *end, SortItem *out) {
-    const SortItem *a = low, *b = high;
-    while (a < high && b < end) *out++ = before(*b, *a) ? *b++ : *a++;
-    while (a < high) *out++ = *a++;
-    while (b < end) *out++ = *b++;
-}
-
-static void merge_sort(SortItem *item, SortItem *other, int64_t count) {
-    for (int64_t i = 0; i < count; i += RUN)
-        insertion_sort(item + i, count - i < RUN ? count - i : RUN);
-    SortItem *from = item, *to = other;
-    for (int64_t width = RUN; width < count; width *= 2) {
-        for (int64_t i = 0; i < count; i += 2 * width) {
-            int64_t middle = i + width < count ? i + width : count;
-            int64_t end = i + 2 * width < count ? i + 2 * width : count;
-            merge(from + i, from + middle, from + end, to + i);
-        }
-        SortItem *swapped = from;
-        from = to, to = swapped;
-    }
-    if (from != item) memcpy(item, from, (size_t)count * sizeof *item);
-}
-
-/* Keys have so many bytes that may differ. Where the sorted items are: in either block. */
-static const SortItem *radix_sort(SortItem *item, SortItem *other, int64_t count, int bytes) {
-    int64_t histogram[8][256] = {0};
-    for (int64_t i = 0; i < count; i++)
-        for (int byte = 0; byte < bytes; byte++) histogram[byte][item[i].key >> 8 * byte & 255]++;
-    SortItem *from = item, *to = other;
-    for (int byte = 0; byte < bytes; byte++) {
-        int64_t *start = histogram[byte], sum = 0;
-        if (start[item[0].key >> 8 * byte & 255] == count) continue;
-        for (int value = 0; value < 256; value++) {
-            int64_t here = start[value];
-            start[value] = sum, sum += here;
-        }
-        for (int64_t i = 0; i < count; i++) to[start[from[i].key >> 8 * byte & 255]++] = from[i];
-        SortItem *swapped = from;
-        from = to, to = swapped;
-    }
-    return from;
-}
-
-/* Restores the heap below `at`: the parent is the last in order of its family. */
-static void sift(SortItem *heap, int64_t count, int64_t at) {
-    SortItem moving = heap[at];
-    for (int64_t child; (child = 2 * at + 1) < count; at = child) {
-        if (child + 1 < count && before(heap[child], heap[child + 1])) child++;
-        if (!before(moving, heap[child])) break;
-        heap[at] = heap[child];
-    }
-    heap[at] = moving;
-}
-
-/* The first `keep` of the order, sorted, at the front of item. */
-static void select_first(SortItem *item, SortItem *other, int64_t count, int64_t keep) {
-    for (int64_t i = keep / 2 - 1; i >= 0; i--) sift(item, keep, i);
-    for (int64_t i = keep; i < count; i++)
-        if (before(item[i], item[0])) {
-            item[0] = item[i];
-            sift(item, keep, 0);
-        }
-    merge_sort(item, other, keep);
+static void sort_wide(const Sort *sort, const char *in, WideItem *item, int64_t *out) {
+    const SortTask *task = sort->task;
+    if (cb_dtype_size(sort->dtype) == sizeof(uint64_t))
+        wide_items(sort, in, item);
+    else
+        narrow_items(sort, in, item);
+    const WideItem *sorted = order_wide(item, item + task->length, task, key_bytes(sort->dtype));
+    for (int64_t i = 0; i < task->keep; i++) out[i] = sorted[i].index;
 }
 
 /* ---- entry ---- */
@@ -166,6 +133,7 @@ static void select_first(SortItem *item, SortItem *other, int64_t count, int64_t
 /* In elements. */
 static int64_t row_start(const SortTask *task, int64_t row) {
     int64_t start = task->offset;
+    if (task->row_rank == 1) return start + row * task->row_stride[0];
     for (int d = task->row_rank - 1; d >= 0; d--) {
         start += row % task->row_size[d] * task->row_stride[d];
         row /= task->row_size[d];
@@ -173,34 +141,58 @@ static int64_t row_start(const SortTask *task, int64_t row) {
     return start;
 }
 
+static bool is_wide(const Sort *sort) {
+    return cb_dtype_size(sort->dtype) > sizeof(uint32_t) || sort->task->length > INT32_MAX;
+}
+
+/* Rows of up to SORT_GROUP elements, one after the other: their keys are made together. */
+static void sort_short(const Sort *sort, int64_t low, int64_t high) {
+    const SortTask *task = sort->task;
+    int64_t length = task->length, most = KEYS_AT_ONCE / length, count;
+    uint64_t number[KEYS_AT_ONCE];
+    for (; low < high; low += count) {
+        const char *in = sort->in + row_start(task, low) * (int64_t)cb_dtype_size(sort->dtype);
+        count = least(most, high - low);
+        sort->kernel->keys(sort->dtype, in, 1, count * length, task->descending, number);
+        for (int64_t r = 0; r < count; r++)
+            sort->kernel->rank(number + r * length, length, task->keep,
+                               sort->out + (low + r) * task->keep);
+    }
+}
+
+static bool is_short(const Sort *sort) {
+    const SortTask *task = sort->task;
+    bool follow = task->element == 1 && task->row_rank == 1 && task->row_stride[0] == task->length;
+    return follow && !is_wide(sort) && task->length > 0 && task->length <= SORT_GROUP;
+}
+
 static void sort_rows(void *user, int64_t low, int64_t high) {
     Sort *sort = user;
     const SortTask *task = sort->task;
-    Storage *storage = storage_new(2 * (size_t)task->length * sizeof(SortItem));
+    int64_t size = (int64_t)cb_dtype_size(sort->dtype), room = round_up(task->length, SORT_GROUP);
+    if (is_short(sort)) {
+        sort_short(sort, low, high);
+        return;
+    }
+    Storage *storage = storage_new(2 * (size_t)room * sizeof(WideItem));
     if (!storage) {
         atomic_store_explicit(&sort->failed, true, memory_order_relaxed);
         return;
     }
-    SortItem *item = storage->data, *other = item + task->length;
-    int bytes = key_bytes(sort->dtype);
     for (int64_t row = low; row < high; row++) {
-        const char *in = sort->in + row_start(task, row) * (int64_t)cb_dtype_size(sort->dtype);
-        make_keys(in, sort->dtype, task->element, task->length, task->descending, item);
-        const SortItem *sorted = item;
-        if (task->keep > 0 && task->keep <= task->length / HEAP_SHARE)
-            select_first(item, other, task->length, task->keep);
-        else if (task->length >= RADIX_FROM)
-            sorted = radix_sort(item, other, task->length, bytes);
-        else
-            merge_sort(item, other, task->length);
+        const char *in = sort->in + row_start(task, row) * size;
         int64_t *out = sort->out + row * task->keep;
-        for (int64_t i = 0; i < task->keep; i++) out[i] = sorted[i].index;
+        if (is_wide(sort))
+            sort_wide(sort, in, storage->data, out);
+        else
+            sort_numbers(sort, in, storage->data, out);
     }
     storage_release(storage);
 }
 
 bool sort_run(const SortTask *task, const Operands *operands) {
     Sort sort = {.task = task, .in = operands->in[0], .dtype = task->dtype, .out = operands->out};
+    sort.kernel = kernel_of_level();
     parallel_for(task->rows, GRAIN_ELEMENTS / task->length + 1, sort_rows, &sort);
     return !atomic_load_explicit(&sort.failed, memory_order_relaxed);
 }

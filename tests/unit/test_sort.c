@@ -134,7 +134,20 @@ static void every_length_agrees_with_qsort(void **state) {
         expect_like_qsort(2, lengths[i], lengths[i] / 3, 1 << 20);
     }
     expect_like_qsort(500, 40, 40, 10);
+    for (int64_t length = 1; length < 10; length++)
+        expect_like_qsort(301, length, (length + 1) / 2, 4);
     for (int64_t keep = 1; keep < 9; keep++) expect_like_qsort(50, 16 * keep, keep, 1 << 20);
+}
+
+/* Rows of a few elements that do not follow each other. */
+static void short_rows_apart(void **state) {
+    (void)state;
+    const int16_t x[] = {5, 9, 3, 9, 4, 9, 9, 9, 1, 0, 8, 0, 7, 0};
+    int64_t out[6];
+    SortTask task = {.dtype = CB_I16, .rows = 2, .length = 3, .keep = 3, .element = 2};
+    task.row_rank = 1, task.row_size[0] = 2, task.row_stride[0] = 8;
+    assert_true(sort_run(&task, &(Operands){.in = {x}, .out = out}));
+    assert_memory_equal(out, ((int64_t[]){1, 2, 0, 0, 2, 1}), sizeof out);
 }
 
 typedef struct Run {
@@ -165,6 +178,7 @@ int main(void) {
         cmocka_unit_test(high_bytes_count),
         cmocka_unit_test(nothing_to_sort),
         cmocka_unit_test(every_length_agrees_with_qsort),
+        cmocka_unit_test(short_rows_apart),
         cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
