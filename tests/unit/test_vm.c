@@ -249,6 +249,36 @@ static void test_points_together(void **state) {
     arena_free(arena);
 }
 
+/* How many points a block has is by what else the kernel computes; a sum is not. */
+static void test_sums_beside_others(void **state) {
+    (void)state;
+    enum { LANES = 17, POINTS = 300 };
+    static const char *const text[] = {
+        "kernel alone(outer a0:17, inner a1:300) tile split 1 { b0: in f64[5100] b1: out f64[17]"
+        " b2: out f64[17] t0 = f64 load b0[((a1*17)+a0)] t1 = f64 reduce sum t0"
+        " store b1[a0] = t1 }",
+        "kernel beside(outer a0:17, inner a1:300) tile split 1 { b0: in f64[5100] b1: out f64[17]"
+        " b2: out f64[17] t0 = f64 load b0[((a1*17)+a0)] t1 = f64 reduce sum t0 t2 = f64 exp t0"
+        " t3 = f64 sin t0 t4 = f64 cos t0 t5 = f64 tanh t0 t6 = f64 mul t2, t3 t7 = f64 mul t4, t5"
+        " t8 = f64 add t6, t7 t9 = f64 mul t8, t2 t10 = f64 mul t9, t3 t11 = f64 mul t10, t4"
+        " t12 = f64 mul t11, t5 t13 = f64 reduce sum t12 store b1[a0] = t1 store b2[a0] = t13 }"};
+    double x[POINTS * LANES], sum[2][LANES], other[LANES];
+    int64_t points[2];
+    for (int i = 0; i < POINTS * LANES; i++) x[i] = sin(i);
+    for (int k = 0; k < 2; k++) {
+        Arena *arena = arena_new();
+        assert_int_equal(arena_guard(arena), 0);
+        Program *program = program_build(parse(arena, text[k]), false);
+        assert_non_null(program);
+        points[k] = program->points;
+        program_run(program, (void *[]){x, sum[k], other}, 0, LANES, 0, NULL);
+        program_free(program);
+        arena_free(arena);
+    }
+    assert_true(points[0] > points[1] && points[1] > 1);
+    assert_memory_equal(sum[0], sum[1], sizeof sum[0]);
+}
+
 static void test_scans(void **state) {
     (void)state;
     CHECK("kernel cumsum(outer a0:3, outer a1:130, inner a2:25) tile split 1 { b0: in f32[9750]"
@@ -710,7 +740,7 @@ int main(void) {
         cmocka_unit_test(test_levels),        cmocka_unit_test(test_print),
         cmocka_unit_test(test_memory),        cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_rows_together), cmocka_unit_test(test_points_together),
-        cmocka_unit_test(test_moves),
+        cmocka_unit_test(test_moves),         cmocka_unit_test(test_sums_beside_others),
     };
     return cmocka_run_group_tests_name("vm", tests, NULL, NULL);
 }
