@@ -133,6 +133,34 @@ static void short_rows_without_masks_are_no_strips(void **state) {
     arena_free(arena);
 }
 
+/* Rows that have no masks, and are in the text: the last strip ends with them, and what of it was
+ * folded before is not again. */
+static void the_last_strip_ends_with_the_row(void **state) {
+    (void)state;
+    static const int lengths[] = {33, 117, 64}; /* the last is whole strips */
+    char text[3][TEXT];
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < 3; i++) {
+        int n = lengths[i];
+        snprintf(text[i], TEXT,
+                 "kernel mixed_%d(outer a0:%d, inner a1:%d) row split 1 { b0: in bf16[%d]"
+                 " b1: in u8[%d] b2: out f32[%d] b3: out i32[%d] b4: out bool[%d]"
+                 " t0 = f32 load b0[((a0*%d)+a1)] t1 = u8 load b1[((a0*%d)+a1)]"
+                 " t2 = f32 to f32 t1 t3 = f32 mul t0, t2 t4 = f32 reduce sum t3"
+                 " t5 = bool lt t0, t2 t6 = i32 to i32 [a1] t7 = i32 where t5, t6, 999:i32"
+                 " t8 = i32 reduce amin t7 t9 = bool reduce all t5"
+                 " store b2[a0] = t4 store b3[a0] = t8 store b4[a0] = t9 }",
+                 n, ROWS, n, ROWS * n, ROWS * n, ROWS, ROWS, ROWS, n, n);
+        Buffer code = buffer_new(arena);
+        c_render_kernel(kernel_parse(arena, text[i]), NULL, &code);
+        bool ends = strstr(buffer_text(&code), "const int kept = j >= done;") != NULL;
+        assert_int_equal(ends, n % 32 != 0);
+    }
+    check_all((const char *const[]){text[0], text[1]}, 2);
+    arena_free(arena);
+}
+
 /* Columns that are folded, side by side. */
 static void the_last_columns_are_a_vector(void **state) {
     (void)state;
@@ -274,6 +302,7 @@ int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_those_of_the_row),
+        cmocka_unit_test(the_last_strip_ends_with_the_row),
         cmocka_unit_test(short_rows_without_masks_are_no_strips),
         cmocka_unit_test(the_last_columns_are_a_vector),
         cmocka_unit_test(what_lies_apart_is_gathered),

@@ -157,12 +157,12 @@ void c_accumulate(CKernel *c, const Expr *x, int pass) {
     Emit *e = &c->e;
     Phrase name = target_name(c, x, pass), value = text_value(e, x->input[0]);
     bool folds = folds_lanes(c);
-    if (!folds || (!e->mask && !is_extreme(x))) {
+    if (!folds || (!e->kept && !is_extreme(x))) {
         emit_line(e, "%s = %s;", name.text, combined(c, x, name, value));
         return;
     }
     if (by_order(c, x)) value = ordered(c, x, value);
-    if (e->mask) value = masked(c, x, value);
+    if (e->kept) value = masked(c, x, value);
     Phrase term = text_name(arena_format(e->arena, "x%u", emit_number(e, x->id)));
     emit_line(e, "const %s %s = %s;", term_type(c, x), term.text, value.text);
     emit_line(e, "%s = %s;", name.text, combined(c, x, name, term));

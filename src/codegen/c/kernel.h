@@ -229,6 +229,8 @@ void c_flat_sweep(CKernel *c, int pass); /* row-level values are in arrays */
 /* ---- sweeps (sweep.c) ---- */
 bool c_collect(CKernel *c, int pass); /* the region of one sweep; false: it has nothing to do */
 void c_lane_loop(CKernel *c, int pass);
+void c_lane_body(CKernel *c, int pass); /* folds and stores of a lane */
+void c_tail_loop(CKernel *c, int pass);
 /* Lanes by whole vectors, the last one under a mask. Arrays have room for it, so that only loads
  * and stores ask (tail_loop says why by two counts). */
 typedef void LaneBody(CKernel *c, int pass);

@@ -32,7 +32,7 @@ void c_store(CKernel *c, int s) {
     emit_store(e, s, element);
 }
 
-static void body(CKernel *c, int pass) {
+void c_lane_body(CKernel *c, int pass) {
     emit_declare(&c->e, c->e.body_level);
     for (int r = 0; r < c->reduce_count; r++)
         if (c_reduces_in(c, r, pass)) c_accumulate(c, c->e.info.reduce[r], pass);
@@ -74,58 +74,6 @@ static void prefetch(CKernel *c) {
     }
 }
 
-/* What is left of a run behind its last whole strip: in two parts under masks, each a vector where
- * these are the widest; else lane by lane, in so many as there are.
- *
- * What lanes that are left out compute goes nowhere, which a compiler sees, and then it loads
- * nothing into them: whatever the register held, perhaps denormals, goes through exp, and each of
- * its instructions takes a hundred cycles. So stores and sums ask for the lane by a count that it
- * does not know to be the same. */
-static void tail_loop(CKernel *c, int pass) {
-    Emit *e = &c->e;
-    Mark mark = emit_mark(e);
-    bool masked = c->masked;
-    const char *mask = c->masks_wide ? "int64_t" : "int";
-    long long strip = (long long)c->strip, part = strip / 2;
-    emit_block(e);
-    c_declare_outs(c, pass, c->strip);
-    c_scan_strip(c, pass, "whole", "n - whole");
-    c_widen(c, c->strip, " + whole", "n - whole");
-    c_gather(c, pass, "whole", "n - whole", masked ? "on" : NULL);
-    if (masked) {
-        e->usage->helper[HELPER_masks] = true;
-        emit_line(e, "int64_t rest = whole, left = n - whole;");
-        emit_line(e, "__asm__(\"\" : \"+r\"(left));");
-        emit_directive(e, "#pragma GCC unroll 2");
-        emit_open(e, "for (int part = 0; part < %lld; part += MASKED(%lld, %lld))", strip, part,
-                  strip);
-        emit_line(e, "if (part >= n - whole) break;");
-        emit_directive(e, "#pragma omp simd");
-        emit_open(e, "for (%s i = 0; i < MASKED(%lld, n - whole); i++)", mask, part);
-        emit_line(e, "const %s j = part + i;", mask);
-        emit_line(e, "const int64_t l = rest + i;");
-        emit_line(e, "const %s on = MASKED(i < n - whole - part, 1);", mask);
-        emit_line(e, "const %s kept = MASKED(i < left - part, 1);", mask);
-        e->mask = "on", e->kept = "kept";
-    } else {
-        emit_directive(e, "#pragma omp simd");
-        emit_open(e, "for (int j = 0; j < n - whole; j++)");
-        emit_line(e, "const int64_t l = whole + j;");
-    }
-    c->in_tail = true;
-    body(c, pass);
-    c->in_tail = false;
-    e->mask = e->kept = NULL;
-    emit_close(e);
-    if (masked) {
-        emit_line(e, "rest += %lld;", part);
-        emit_close(e);
-    }
-    c_narrow_outs(c, pass, " + whole", "n - whole");
-    emit_close(e);
-    emit_forget(e, mark);
-}
-
 static void one_strip(CKernel *c, int pass) {
     Emit *e = &c->e;
     if (pass == 1 && !c->split && !c->slab) prefetch(c);
@@ -138,7 +86,7 @@ static void one_strip(CKernel *c, int pass) {
     emit_open(e, "for (int j = 0; j < %s; j++)", strip);
     emit_line(e, "const int64_t l = k + j;");
     c->in_strip = true;
-    body(c, pass);
+    c_lane_body(c, pass);
     c->in_strip = false;
     emit_close(e);
     c_flush_strip(c, pass);
@@ -166,7 +114,7 @@ static void strip_loop(CKernel *c, int pass) {
         emit_close(e);
     }
     emit_forget(e, mark);
-    if (c->tail) tail_loop(c, pass);
+    if (c->tail) c_tail_loop(c, pass);
 }
 
 static void whole_lines(CKernel *c, int pass, LaneBody *write) {
@@ -215,10 +163,10 @@ void c_lane_loop(CKernel *c, int pass) {
     Mark mark = emit_mark(e);
     c_declare_outs(c, pass, c->out_lanes);
     if (c->line && !c->scalar) {
-        c_lines_loop(c, pass, body);
+        c_lines_loop(c, pass, c_lane_body);
     } else {
         c_open_reading_lanes(c, c_reductions(c, pass));
-        body(c, pass);
+        c_lane_body(c, pass);
         emit_close(e);
     }
     c_flush_outs(c, pass);
@@ -444,7 +392,7 @@ static void written_out(CKernel *c, int pass) {
         Mark mark = open_point(c, point);
         c_collect(c, pass);
         for (int level = e->row_level + 1; level < e->body_level; level++) emit_declare(e, level);
-        body(c, pass);
+        c_lane_body(c, pass);
         close_point(c, point, mark);
     }
     if (!e->names_last) emit_close(e);
@@ -473,7 +421,7 @@ static void loops(CKernel *c, int pass) {
     } else {
         int opened = open_inner(c, 0, c->inner_count, e->row_level + 1);
         if (!opened) emit_block(e);
-        body(c, pass);
+        c_lane_body(c, pass);
         for (opened += !opened; opened; opened--) emit_close(e);
     }
     emit_forget(e, mark);
