@@ -221,7 +221,7 @@ static void holds_what_is_read(void **state) {
     (void)state;
     begin();
     cb_function *fast[] = {cb_compile(shifts, VM), cb_compile(shifts, ORDERS)};
-    cb_tensor *g, *y;
+    cb_tensor *g, *y = NULL;
     for (int k = 0; k < 2; k++)
         for (int asked = k; asked < 2; asked++) {
             int64_t bytes[2], layers = 8;
