@@ -326,6 +326,11 @@ static uint64_t bits_at(const void *data, int64_t i, size_t width) {
     return bits;
 }
 
+static void gather_bits(const void *data, int64_t at, int64_t step, int64_t count, size_t width,
+                        uint64_t *to) {
+    for (int64_t k = 0; k < count; k++) to[k] = bits_at(data, at + k * step, width);
+}
+
 static void *random_bits(int64_t count, size_t width) {
     uint8_t *data = malloc((size_t)count * width);
     for (size_t i = 0; i < (size_t)count * width; i++) data[i] = (uint8_t)(small() * 31 + small());
@@ -351,15 +356,20 @@ static void expect_wrapped(const Case *c) {
     Launch launch = {.function = keep_a_copy, .form = FORM_TILE, .outer_size = count, .split = 1};
     Operands operands = {.in = {a, b}, .out = out, .epilogue = &launch, .epilogue_buffer = buffer};
     assert_true(run_own(&t, &operands));
-    for (int64_t i = 0; i < count; i++) {
-        int64_t batch = i / (c->m * c->n);
-        int64_t at = t.a_offset + batch * t.a_batch[0] + i / c->n % c->m * t.a_m;
-        int64_t bt = t.b_offset + batch * t.b_batch[0] + i % c->n * t.b_n;
-        uint64_t sum = 0;
-        for (int64_t k = 0; k < c->k; k++)
-            sum += bits_at(a, at + k * t.a_k, width) * bits_at(b, bt + k * t.b_k, width);
-        assert_memory_equal((char *)out + (size_t)i * width, &sum, width); /* little endian */
+    uint64_t *row = malloc((size_t)(c->n + 1) * (size_t)c->k * sizeof *row), *column = row + c->k;
+    for (int64_t i = 0; i < c->batch * c->m; i++) {
+        int64_t batch = i / c->m, at = t.a_offset + batch * t.a_batch[0] + i % c->m * t.a_m;
+        gather_bits(a, at, t.a_k, c->k, width, row);
+        for (int64_t j = 0; j < c->n; j++) {
+            uint64_t sum = 0, *bits = column + j * c->k;
+            int64_t bt = t.b_offset + batch * t.b_batch[0] + j * t.b_n;
+            if (i % c->m == 0) gather_bits(b, bt, t.b_k, c->k, width, bits);
+            for (int64_t k = 0; k < c->k; k++) sum += row[k] * bits[k];
+            char *to = (char *)out + (size_t)(i * c->n + j) * width;
+            assert_memory_equal(to, &sum, width); /* little endian */
+        }
     }
+    free(row);
     assert_memory_equal(out, found, (size_t)count * width);
     free(a), free(b), free(out), free(found);
 }
