@@ -165,6 +165,14 @@ static void print_text(OpKind kind) {
     }
 }
 
+/* Of a composite the rule says what it takes: the op that comes last gives the result. */
+static const char *result_rule(const OpInfo *info) {
+    bool parts = info->kind == KIND_COMPOSITE;
+    if (parts && info->dtype == DTYPE_SAME) return "of its parts";
+    return parts && info->dtype == DTYPE_NUMERIC ? "of its parts; no bool"
+                                                 : dtype_rules[info->dtype];
+}
+
 static void print_markdown(OpKind kind) {
     char signature[256];
     bool means = kind == KIND_POINTWISE || kind == KIND_REDUCE || kind == KIND_COMPOSITE;
@@ -174,10 +182,9 @@ static void print_markdown(OpKind kind) {
         const OpInfo *info = op_info(op);
         if (info->kind != kind || is_internal(op)) continue;
         format_signature(info, signature, sizeof signature);
-        bool parts = kind == KIND_COMPOSITE && info->dtype == DTYPE_SAME;
         printf("| `cb_");
         put_text(stdout, signature, true);
-        printf("` | `%s` | %s |", info->fx, parts ? "of its parts" : dtype_rules[info->dtype]);
+        printf("` | `%s` | %s |", info->fx, result_rule(info));
         if (means && *meaning(info)) {
             fputs(" `", stdout);
             put_text(stdout, meaning(info), true);
@@ -326,10 +333,7 @@ static int print_op(const char *name) {
         for (int k = 0; k < KINDS; k++)
             if (kinds[k].kind == info->kind)
                 screen_wrap(stdout, printf("  %s. ", kinds[k].title), 2, kinds[k].text);
-        printf("\nin PyTorch  %s\nresult      %s\n", info->fx,
-               info->kind == KIND_COMPOSITE && info->dtype == DTYPE_SAME
-                   ? "of its parts"
-                   : dtype_rules[info->dtype]);
+        printf("\nin PyTorch  %s\nresult      %s\n", info->fx, result_rule(info));
         if (*meaning(info) || *words(op))
             screen_wrap(stdout, printf("meaning     "), 12,
                         *meaning(info) ? meaning(info) : words(op));

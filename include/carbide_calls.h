@@ -453,28 +453,33 @@ CB_AT_GIVES(cb_status, cb_training_save, (const char *path, cb_module *model,
                                           cb_optimizer *optimizer, cb_schedule *schedule,
                                           cb_module *data, cb_scaler *scaler, CB_SITE),
             (path, model, optimizer, schedule, data, scaler))
-#define CB_training_save_2(...) CB_AT(cb_training_save, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL, CB_NULL)
-#define CB_training_save_3(...) CB_AT(cb_training_save, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL)
+#define CB_training_save_2(...)                                                                    \
+    CB_AT(cb_training_save, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL, CB_NULL)
+#define CB_training_save_3(...)                                                                    \
+    CB_AT(cb_training_save, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL)
 #define CB_training_save_4(...) CB_AT(cb_training_save, __VA_ARGS__, CB_NULL, CB_NULL)
 #define CB_training_save_5(...) CB_AT(cb_training_save, __VA_ARGS__, CB_NULL)
 #define CB_training_save_6(...) CB_AT(cb_training_save, __VA_ARGS__)
 #define cb_training_save(...)                                                                      \
-    CB_PICK_6(__VA_ARGS__, CB_training_save_6, CB_training_save_5, CB_training_save_4,                 \
-              CB_training_save_3, CB_training_save_2, CB_TOO_FEW_ARGUMENTS, )                         \
+    CB_PICK_6(__VA_ARGS__, CB_training_save_6, CB_training_save_5, CB_training_save_4,             \
+              CB_training_save_3, CB_training_save_2, CB_TOO_FEW_ARGUMENTS, )                      \
     (__VA_ARGS__)
 CB_AT_GIVES(cb_status, cb_training_load, (const char *path, cb_module *model,
                                           cb_optimizer *optimizer, cb_schedule *schedule,
                                           cb_module *data, cb_scaler *scaler, CB_SITE),
             (path, model, optimizer, schedule, data, scaler))
-#define CB_training_load_2(...) CB_AT(cb_training_load, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL, CB_NULL)
-#define CB_training_load_3(...) CB_AT(cb_training_load, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL)
+#define CB_training_load_2(...)                                                                    \
+    CB_AT(cb_training_load, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL, CB_NULL)
+#define CB_training_load_3(...)                                                                    \
+    CB_AT(cb_training_load, __VA_ARGS__, CB_NULL, CB_NULL, CB_NULL)
 #define CB_training_load_4(...) CB_AT(cb_training_load, __VA_ARGS__, CB_NULL, CB_NULL)
 #define CB_training_load_5(...) CB_AT(cb_training_load, __VA_ARGS__, CB_NULL)
 #define CB_training_load_6(...) CB_AT(cb_training_load, __VA_ARGS__)
 #define cb_training_load(...)                                                                      \
-    CB_PICK_6(__VA_ARGS__, CB_training_load_6, CB_training_load_5, CB_training_load_4,                 \
-              CB_training_load_3, CB_training_load_2, CB_TOO_FEW_ARGUMENTS, )                         \
+    CB_PICK_6(__VA_ARGS__, CB_training_load_6, CB_training_load_5, CB_training_load_4,             \
+              CB_training_load_3, CB_training_load_2, CB_TOO_FEW_ARGUMENTS, )                      \
     (__VA_ARGS__)
+
 
 /* ---- FX graphs ------------------------------------------------------------------------------ */
 
