@@ -27,11 +27,14 @@ extern "C" {
 #endif
 
 #define CB_API __attribute__((visibility("default")))
-/* What the headers themselves give for no pointer: without a warning in C and in C++. */
+/* What the headers themselves give for no pointer, and for a dtype: without a warning in C and in
+ * C++. */
 #ifdef __cplusplus
 #define CB_NULL nullptr
+#define CB_AS_DTYPE(i) static_cast<cb_dtype>(i)
 #else
 #define CB_NULL NULL
+#define CB_AS_DTYPE(i) ((cb_dtype)(i))
 #endif
 #define CB_VERSION "0.1.0"
 #define CB_MAX_RANK 8  /* dimensions of a tensor */
@@ -317,9 +320,9 @@ static inline cb_dtype cb_dtype_same(cb_dtype dtype) { return dtype; }
  * both: 16 times the other one, less 3, and it. element is 2 + the other one, from CB_I32 on; or 1
  * of void, characters, unsigned and 16 bits, which are taken for anything. */
 static inline cb_dtype cb_data_dtype(cb_dtype dtype, int element) {
-    int named = (int)dtype, pointed = element - 2;
+    int named = dtype, pointed = element - 2;
     bool fits = element == 1 || pointed == named || named < 0 || named >= CB_DTYPE_COUNT;
-    return fits ? dtype : (cb_dtype)(named + 16 * (pointed - 3));
+    return fits ? dtype : CB_AS_DTYPE(named + 16 * (pointed - 3));
 }
 static inline double cb_float_same(double d) { return d; }
 #ifndef __cplusplus

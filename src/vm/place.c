@@ -94,9 +94,9 @@ static VmIndex take_apart(Builder *b, Expr *index) {
 
 /* A rest with lanes (by way of a reduction in a TILE kernel) is no block's start; that of a row of
  * several is where the row starts. */
-static void settle(Builder *b, VmIndex *place, bool loads) {
+static void settle(Builder *b, VmIndex *place, bool loads_lanes) {
     VmMode rest = place->linear && place->rest ? b->node[place->rest->id].mode : VM_ONE;
-    place->apart = rest == VM_BY_ROW && b->together && loads;
+    place->apart = rest == VM_BY_ROW && b->together && loads_lanes;
     if (place->apart) b->apart = true;
     if (rest != VM_ONE && !place->apart) place->linear = false;
     if (!place->linear) {
@@ -146,7 +146,7 @@ void vm_place_all(Builder *b) {
         b->node[id].mode = mode_of(b, kernel->expr[id]);
     }
     for (int id = 0; id < loads; id++)
-        if (kernel->expr[id]->op == EX_load) settle(b, &b->load[id], true);
+        if (kernel->expr[id]->op == EX_load) settle(b, &b->load[id], b->node[id].mode == VM_LANES);
     for (int s = 0; s < stores; s++) settle(b, &b->store[s], false);
 }
 

@@ -183,6 +183,9 @@ static void test_rows_together(void **state) {
 static void test_moves(void **state) {
     (void)state;
     CHECK(
+        "kernel turned(outer a0:28, outer a1:64) tile split 1 { b0: in i64[28]"
+        " b1: in f32[1792] b2: out f32[1792] t0 = i64 load b0[(((a0%7)*4)+(a0/7))]"
+        " t1 = f32 load b1[((t0*64)+a1)] store b2[((a0*64)+a1)] = t1 }",
         "kernel chosen(outer a0:3, outer a1:40, outer a2:31) tile split 1 { b0: in i64[40]"
         " b1: in i16[6000] b2: out i16[3720] t0 = i64 load b0[a1]"
         " t1 = i16 load b1[(((t0*31)+(a0*1000))+a2)]"
