@@ -10,10 +10,10 @@
  * remembered in the trace (crosses), and at the end of the call the segment is compiled once more,
  * wider.
  *
- * The first time, a segment is compiled at its event if it is known what crosses: all that lives
- * does, the same ops over other sizes or numbers tell, or gradients do. So that run has the bits of
- * those behind it. Else it runs op by op, and is compiled when the call has ended, or when it has
- * come by MANY_ROUNDS times: by then it is known.
+ * The first time, a segment is compiled at its event if it is known what crosses (all that lives
+ * does, the same ops over other sizes or numbers tell, or gradients do) and nothing that lives has
+ * a history. So that run has the bits of those behind it. Else it runs op by op, and is compiled
+ * when the call has ended, or when it has come by MANY_ROUNDS times: by then it is known.
  *
  * Nothing waits for what a later write would change: before a segment writes to memory that a left
  * one reads, that one's waiting values are computed; and of a segment that itself writes, has
@@ -191,17 +191,14 @@ void segment_finish(Call *call, bool compiles) {
 
 typedef bool Chooses(const Call *call, const void *what, int v);
 
-static bool cross_those(const Call *call, Chooses *chooses, const void *what) {
+static void cross_those(const Call *call, Chooses *chooses, const void *what) {
     Trace *trace = call->recording->trace;
-    bool some = false;
     for (int v = 0; v < length(trace->value); v++) {
         bool lives = call->value[v] && trace->value[v].kind == VALUE_IS_RESULT;
         if (!lives || !chooses(call, what, v)) continue;
         atomic_store(&trace->crosses[trace->value[v].root], true);
         atomic_store(&trace->crosses[v], true);
-        some = true;
     }
-    return some;
 }
 
 static bool is_any(const Call *call, const void *what, int v) {
@@ -209,41 +206,28 @@ static bool is_any(const Call *call, const void *what, int v) {
     return true;
 }
 
-/* It is asked for, or lives on whatever the function does: as the gradient of a leaf does. */
+/* It is asked for; or lives on whatever the function does, as the gradient of a leaf does; or is a
+ * loss, which is mostly used behind its gradients, too. */
 static bool is_wanted(const Call *call, const void *asked, int v) {
-    return call->value[v] == asked || !frame_holds(&call->frame, call->value[v]);
-}
-
-/* A loss, from which gradients will begin, or did. */
-static bool is_loss(const Call *call, const void *followed, int v) {
     const TraceValue *value = &call->recording->trace->value[v];
-    return value->tracked && meta_numel(&value->meta) == 1 && !((const bool *)followed)[v];
+    return call->value[v] == asked || !frame_holds(&call->frame, call->value[v]) ||
+           (value->tracked && meta_numel(&value->meta) == 1);
 }
 
-static bool cross_losses(const Call *call, Arena *arena) {
-    const Trace *trace = call->recording->trace;
-    bool *followed = arena_new_array(arena, bool, length(trace->value) + 1);
-    for (int i = 0; i < call->at; i++) {
-        const TraceOp *op = &trace->op[i];
-        bool tracked = false;
-        for (int k = 0; k < trace_op_results(op); k++)
-            tracked |= trace->value[op->result + k].tracked;
-        for (int k = 0; k < op->input_count && tracked; k++)
-            if (op->input[k].kind == OPERAND_VALUE) followed[op->input[k].value] = true;
-    }
-    return cross_those(call, is_loss, followed);
-}
-
-/* All that lives crosses, or it is known from what differs in numbers or sizes, or can be told by
- * gradients: those that there are live on, and a loss will have some. */
+/* All that lives crosses, or it is known from what differs in numbers or sizes, or gradients tell,
+ * which live on. Not where something that lives has a history: gradients may go back from it to
+ * what else lives, and the histories of ops that ran lead there, that of a graph does not. */
 static bool knows_crossing(const Call *call, const Tensor *asked) {
+    char why[DETAIL_BYTES];
     Trace *trace = call->recording->trace;
+    bool all = trace->whole || call->stale;
     if (arena_guard(trace->arena)) return false;
-    if (trace->whole || call->stale) return cross_those(call, is_any, NULL), true;
+    if (all) cross_those(call, is_any, NULL);
+    if (call_keeps_history(call, NULL, 0, why)) return false;
+    if (all) return true;
     trace_make_likeness(trace);
     bool known = inherit_crossing(call, trace);
     known |= trace_has_backward(trace, call->at);
-    known |= cross_losses(call, trace->arena);
     cross_those(call, is_wanted, asked);
     return known;
 }
