@@ -8,6 +8,7 @@
 #include "screen.h"
 
 #include <string.h>
+#include <strings.h>
 
 static const struct {
     const char *name, *ours;
@@ -65,6 +66,12 @@ static const struct {
             "it: there are no recurrent layers"},
     {"rnn", "a loop over cb_linear and cb_tanh in a compiled function, which unrolls it: there "
             "are no recurrent layers"},
+    {"embeddingbag", "cb_sum or cb_mean of cb_embedding along the bag"},
+    {"embedding_bag", "cb_sum or cb_mean of cb_embedding along the bag"},
+    {"inverse", "no linear algebra beyond cb_matmul: no inverse, solve, det, cholesky or svd"},
+    {"linalg", "no linear algebra beyond cb_matmul: no inverse, solve, det, cholesky or svd"},
+    {"svd", "no linear algebra beyond cb_matmul: no inverse, solve, det, cholesky or svd"},
+    {"trace", "cb_sum of a product with cb_eye"},
 };
 
 static const struct {
@@ -79,9 +86,10 @@ const char *name_here(const char *name) {
     return NULL;
 }
 
+/* Of a class of torch.nn, too: GRU. */
 const char *name_advice(const char *name) {
     for (size_t i = 0; i < sizeof advices / sizeof *advices; i++)
-        if (!strcmp(advices[i].name, name)) return advices[i].advice;
+        if (!strcasecmp(advices[i].name, name)) return advices[i].advice;
     return NULL;
 }
 

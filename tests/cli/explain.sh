@@ -48,6 +48,8 @@ text=$("$carbide" ops) || failed=1
 has "ops" "$text" "^Pointwise" "^exp(x) " "^softmax(x, dim) " "^layer_norm(x, normalized, weight?, bias?, eps=1e-05)"
 text=$("$carbide" ops bmm) || failed=1
 has "ops bmm" "$text" "^bmm of PyTorch is cb_matmul here" "^cb_matmul(a, b)"
+text=$("$carbide" ops GRU) || failed=1
+has "ops GRU" "$text" "^GRU of PyTorch is no op here: a loop"
 text=$("$carbide" ops --markdown) || failed=1
 has "ops --markdown" "$text" "^# Ops" "^| .cb_exp(x). |" "^## Composites" "a . b"
 text=$("$carbide" info) || failed=1
