@@ -32,6 +32,10 @@ static const struct {
                    {"hstack", "cat"},
                    {"vstack", "cat"}};
 
+#define OF_A_BAG "cb_sum or cb_mean of cb_embedding along the bag"
+#define NO_LINEAR_ALGEBRA                                                                          \
+    "no linear algebra beyond cb_matmul: no inverse, solve, det, cholesky or svd"
+
 static const struct {
     const char *name, *advice;
 } advices[] = {
@@ -66,11 +70,11 @@ static const struct {
             "it: there are no recurrent layers"},
     {"rnn", "a loop over cb_linear and cb_tanh in a compiled function, which unrolls it: there "
             "are no recurrent layers"},
-    {"embeddingbag", "cb_sum or cb_mean of cb_embedding along the bag"},
-    {"embedding_bag", "cb_sum or cb_mean of cb_embedding along the bag"},
-    {"inverse", "no linear algebra beyond cb_matmul: no inverse, solve, det, cholesky or svd"},
-    {"linalg", "no linear algebra beyond cb_matmul: no inverse, solve, det, cholesky or svd"},
-    {"svd", "no linear algebra beyond cb_matmul: no inverse, solve, det, cholesky or svd"},
+    {"embeddingbag", OF_A_BAG},
+    {"embedding_bag", OF_A_BAG},
+    {"inverse", NO_LINEAR_ALGEBRA},
+    {"linalg", NO_LINEAR_ALGEBRA},
+    {"svd", NO_LINEAR_ALGEBRA},
     {"trace", "cb_sum of a product with cb_eye"},
 };
 

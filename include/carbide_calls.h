@@ -480,7 +480,6 @@ CB_AT_GIVES(cb_status, cb_training_load, (const char *path, cb_module *model,
               CB_training_load_3, CB_training_load_2, CB_TOO_FEW_ARGUMENTS, )                      \
     (__VA_ARGS__)
 
-
 /* ---- FX graphs ------------------------------------------------------------------------------ */
 
 CB_AT_GIVES(cb_graph *, cb_symbolic_trace, (cb_module *module, CB_SITE), (module))

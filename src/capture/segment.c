@@ -189,29 +189,22 @@ void segment_finish(Call *call, bool compiles) {
 
 /* ---- at the event ---------------------------------------------------------------------------- */
 
-typedef bool Chooses(const Call *call, const void *what, int v);
-
-static void cross_those(const Call *call, Chooses *chooses, const void *what) {
-    Trace *trace = call->recording->trace;
-    for (int v = 0; v < length(trace->value); v++) {
-        bool lives = call->value[v] && trace->value[v].kind == VALUE_IS_RESULT;
-        if (!lives || !chooses(call, what, v)) continue;
-        atomic_store(&trace->crosses[trace->value[v].root], true);
-        atomic_store(&trace->crosses[v], true);
-    }
-}
-
-static bool is_any(const Call *call, const void *what, int v) {
-    (void)call, (void)what, (void)v;
-    return true;
-}
-
 /* It is asked for; or lives on whatever the function does, as the gradient of a leaf does; or is a
  * loss, which is mostly used behind its gradients, too. */
-static bool is_wanted(const Call *call, const void *asked, int v) {
+static bool is_wanted(const Call *call, const Tensor *asked, int v) {
     const TraceValue *value = &call->recording->trace->value[v];
     return call->value[v] == asked || !frame_holds(&call->frame, call->value[v]) ||
            (value->tracked && meta_numel(&value->meta) == 1);
+}
+
+static void choose_here(const Call *call, const Tensor *asked, bool all) {
+    Trace *trace = call->recording->trace;
+    for (int v = 0; v < length(trace->value); v++) {
+        bool lives = call->value[v] && trace->value[v].kind == VALUE_IS_RESULT;
+        if (!lives || !(all || is_wanted(call, asked, v))) continue;
+        atomic_store(&trace->crosses[trace->value[v].root], true);
+        atomic_store(&trace->crosses[v], true);
+    }
 }
 
 /* All that lives crosses, or it is known from what differs in numbers or sizes, or gradients tell,
@@ -222,13 +215,13 @@ static bool knows_crossing(const Call *call, const Tensor *asked) {
     Trace *trace = call->recording->trace;
     bool all = trace->whole || call->stale;
     if (arena_guard(trace->arena)) return false;
-    if (all) cross_those(call, is_any, NULL);
+    if (all) choose_here(call, asked, true);
     if (call_keeps_history(call, NULL, 0, why)) return false;
     if (all) return true;
     trace_make_likeness(trace);
     bool known = inherit_crossing(call, trace);
     known |= trace_has_backward(trace, call->at);
-    cross_those(call, is_wanted, asked);
+    choose_here(call, asked, false);
     return known;
 }
 
