@@ -370,6 +370,21 @@ History *backward_history(History *history, int root) {
     return part;
 }
 
+bool backward_takes_ops(History *history, Tensor *const *value) {
+    const Backward *backward = kept_of(history)->backward;
+    size_t bytes = sizeof(Tensor *) * (size_t)(backward->roots + 1);
+    Tensor **result = memory_alloc(bytes);
+    if (!result) fail_memory(bytes);
+    for (int i = 0; result && i < backward->roots; i++) result[i] = value[backward->root[i].value];
+    bool done = result && tape_takes_ops(history, result);
+    memory_free(result);
+    return done;
+}
+
+void backward_mark_roots(const Backward *backward, bool *values) {
+    for (int i = 0; i < backward->roots; i++) values[backward->root[i].value] = true;
+}
+
 void backward_drop(History *history) {
     drop_parts(kept_of(history));
     history_release(history);

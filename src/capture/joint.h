@@ -78,6 +78,10 @@ void backward_ran(History *kept, RandomState random, Tensor **saved);
 int backward_root(const Backward *backward, int value); /* which it is, or -1 */
 History *backward_history(History *kept, int root); /* which the caller owns */
 void backward_drop(History *kept);                  /* with the histories that nobody has taken */
+/* The ops have run once more, with these values (NULL: not this one), and are gone over from now on
+ * in place of the graph. False with an error: no memory. */
+bool backward_takes_ops(History *kept, Tensor *const *value);
+void backward_mark_roots(const Backward *backward, bool *values); /* by value: true for each */
 
 /* joint.c, around a recording. The function has returned results with a history, or kept them: what
  * leads back from them becomes part of the recording. False: it cannot, or is not to; call->outside

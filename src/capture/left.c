@@ -3,6 +3,7 @@
  * In: the call where a segment ends. Out: a LeftSegment with all that computing what lives needs,
  * until nobody can ask for it any more. */
 #include "capture/functional.h"
+#include "capture/joint.h"
 #include "capture/segment.h"
 
 #include "base/memory.h"
@@ -88,6 +89,7 @@ static void free_left(Call *call, LeftSegment *left) {
     for (int v = 0; v < left->values; v++) tensor_destroy(left->value[v]);
     if (left->recording) call_drops_number(call, &left->number);
     record_free(left->recording);
+    if (left->together) history_release(left->together);
     memory_free(left->version);
     memory_free(left->value);
     memory_free(left);
@@ -206,6 +208,17 @@ void segment_drop_reserved(Call *call) {
     call->reserved = NULL;
 }
 
+/* What the segment's results that have a history of its joint graph, and live, are parts of. */
+static History *find_together(const Call *call) {
+    const Backward *backward = call->mode == CALL_REPLAYS ? call->entry->backward : NULL;
+    for (int i = 0; backward && i < backward->roots; i++) {
+        const Tensor *x = call->value[backward->root[i].value];
+        History *together = x ? tape_whole(x) : NULL;
+        if (together) return history_retain(together);
+    }
+    return NULL;
+}
+
 LeftSegment *left_new(Call *call, int shells) {
     int arguments = call->trace->argument_count;
     LeftSegment *left = call->reserved ? call->reserved : reserve_left(call, shells);
@@ -219,6 +232,7 @@ LeftSegment *left_new(Call *call, int shells) {
     take_shells(call, left);
     if (waits(left)) note_reads(call, left);
     if (!promises_make(left)) call->lost = true;
+    if (left->version) left->together = find_together(call);
     return left;
 }
 
@@ -248,6 +262,7 @@ bool left_compute(LeftSegment *left, const Trace *part, RandomState *random) {
         if (!shell->x->storage) shell_adopt(shell->x, made);
         promise_take(shell, made);
     }
+    if (left->together) done &= backward_takes_ops(left->together, real);
     for (int v = 0; v < left->values; v++)
         if (left->trace->value[v].kind == VALUE_IS_RESULT) tensor_destroy(real[v]);
     tracer_set(tracer);

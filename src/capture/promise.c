@@ -10,8 +10,10 @@
  *
  * A promise is a history itself, one that nobody can go back over (tape_promise), so none is lost
  * without an error. It is kept with what the ops of the segment gave when they ran one by one, or
- * by running once more those of them that it takes. That is not possible after a write to what they
- * read: there the promise stays. What was gone back over is freed of it when the call ends. */
+ * by running once more those of them that it takes. Then what crossed with a history of the joint
+ * graph has that of its op, too (backward_takes_ops). That is not possible after a write to what
+ * they read: there the promise stays. What was gone back over is freed of it when the call ends. */
+#include "capture/joint.h"
 #include "capture/segment.h"
 
 #include "base/memory.h"
@@ -106,6 +108,7 @@ static PromisedPart find_part(const LeftSegment *left, Arena *arena) {
     for (int k = 0; k < left->shells; k++)
         if (left->shell[k].x && tape_is_promised(left->shell[k].x))
             part.needed[left->shell[k].value] = true;
+    if (left->together) backward_mark_roots(left->entry->backward, part.needed);
     for (int i = count - 1; i >= 0; i--) {
         takes[i] = is_needed(&part, &trace->op[i]);
         if (takes[i]) need_operands(&part, &trace->op[i]);

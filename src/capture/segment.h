@@ -32,6 +32,8 @@ struct LeftSegment {
     int values, input_count;
     int rounds; /* of this one and those like it, until it is compiled; 0: it is like another */
     uint64_t *version; /* owned, by value: of what it reads, when it was left; NULL: no promises */
+    History *together; /* held, where there are promises: of the results that have theirs of the
+                        * joint graph; NULL: none of them lives */
     LeftRead *read; /* behind its shells */
     int reads;
     int shells, alive;

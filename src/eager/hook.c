@@ -23,6 +23,23 @@ struct TapeHook {
     int part; /* of several results */
 };
 
+void hooks_move(TapeNode *whole, int part, TapeNode *to) {
+    TapeHook **last = &to->hook;
+    while (*last) last = &(*last)->next;
+    for (TapeHook **place = &whole->hook; *place;) {
+        TapeHook *hook = *place;
+        if (hook->part != part) {
+            place = &hook->next;
+            continue;
+        }
+        *place = hook->next;
+        *hook = (TapeHook){NULL, hook->call, hook->user, hook->number, to->part};
+        *last = hook;
+        last = &hook->next;
+    }
+    to->hooks = whole->hooks; /* numbers are given once */
+}
+
 void hooks_free(TapeNode *node) {
     while (node->hook) {
         TapeHook *next = node->hook->next;
@@ -35,14 +52,15 @@ static TapeNode *holder_of(TapeNode *node) {
     return node->kind == TAPE_PART ? node->producer[0] : node;
 }
 
-/* The first that came behind that number: hooks may have been removed meanwhile. */
-static const TapeHook *find_next(const TapeNode *holder, int part, int number) {
-    const TapeHook *hook = holder->hook;
-    while (hook && (hook->part != part || hook->number <= number)) hook = hook->next;
+/* The first that came behind that number: hooks may have been removed, or moved, meanwhile. */
+static const TapeHook *find_next(TapeNode *node, int number) {
+    node = tape_meant(node);
+    const TapeHook *hook = holder_of(node)->hook;
+    while (hook && (hook->part != node->part || hook->number <= number)) hook = hook->next;
     return hook;
 }
 
-bool hooks_wait(const TapeNode *holder, int part) { return find_next(holder, part, 0); }
+bool hooks_wait(TapeNode *node) { return find_next(node, 0); }
 
 bool hooks_before(const TapeNode *whole, int part) {
     bool before = false;
@@ -51,17 +69,16 @@ bool hooks_before(const TapeNode *whole, int part) {
     return before;
 }
 
-bool tape_is_hooked(const Tensor *x) {
-    TapeNode *node = x->history ? tape_node(x) : NULL;
-    return node && hooks_wait(holder_of(node), node->part);
-}
+bool tape_is_hooked(const Tensor *x) { return x->history && hooks_wait(tape_node(x)); }
 
 /* x has the history that it has in eager, and ops behind follow that: what was recorded of it so
  * far is computed. NULL with an error. */
 static TapeNode *node_for_hooks(Tensor *x) {
     Tracer *tracer = tracer_current();
     if (tracer && tracer->take_hook && !tracer->take_hook(tracer, x)) return NULL;
-    if (x->history) return tape_node(x); /* nobody goes back over a promise that is still one */
+    if (x->history)
+        return tape_meant(tape_node(x)); /* nobody goes back over a promise that is
+                                                      * still one */
     tape_refuses_untracked("register_hook");
     return NULL;
 }
@@ -89,7 +106,8 @@ int cb_register_hook(cb_tensor *handle, cb_gradient_hook *call, void *user) {
 
 void cb_remove_hook(cb_tensor *handle, int number) {
     Tensor *x = tensor_in(handle, "remove_hook");
-    TapeNode *node = x && x->history && !checkpoint_is_again() ? tape_node(x) : NULL;
+    bool may = x && x->history && !checkpoint_is_again();
+    TapeNode *node = may ? tape_meant(tape_node(x)) : NULL;
     TapeHook **place = node ? &holder_of(node)->hook : NULL;
     while (place && *place && ((*place)->number != number || (*place)->part != node->part))
         place = &(*place)->next;
@@ -113,12 +131,12 @@ static Tensor *call_hook(const TapeHook *hook, Tensor *g) {
     return now ? cb_scope_add(now) : NULL;
 }
 
-Tensor *hooks_call(const TapeNode *holder, int part, Tensor *g, bool graph) {
+Tensor *hooks_call(TapeNode *node, Tensor *g, bool graph) {
     Tracer *tracer = tracer_current();
     if (tracer && tracer->meet_code) tracer->meet_code(tracer);
     tracer_set(NULL);
     int scopes = graph ? 0 : no_grad_set(1), number = 0;
-    for (const TapeHook *hook; g && (hook = find_next(holder, part, number));) {
+    for (const TapeHook *hook; g && (hook = find_next(node, number));) {
         number = hook->number;
         g = call_hook(hook, g);
     }

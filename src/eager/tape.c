@@ -39,12 +39,14 @@ void tape_free(TapeNode *first) {
         for (int i = 0; i < node->saves; i++)
             if (node->saved[i].storage) storage_release(node->saved[i].storage);
         for (int i = 0; i < node->count; i++) first = tape_drop(node->producer[i], first);
+        for (int k = 0; node->ops && k <= node->part; k++) first = tape_drop(node->ops[k], first);
         first = checkpoint_drop_node(node, tape_drop(node->shows, first));
         if (node->op == OP_none) atomic_fetch_sub(&leaves, 1);
         if (node->entry) eager_release(node->entry);
         if (node->steps) node->steps->free(node->state);
         tensor_destroy(node->gradient);
         hooks_free(node);
+        memory_free(node->ops);
         memory_free(node);
     }
 }

@@ -44,6 +44,13 @@ History *tape_together(const TogetherSteps *steps, void *state, Tensor *const *s
 /* Of result k, which op gave at site: holds on to `together`. NULL with an error: no memory. */
 History *tape_part(History *together, int k, const Meta *meta, Op op, Site site);
 
+/* What x's history is a part of, or NULL. */
+History *tape_whole(const Tensor *x);
+/* The ops that gave the results of `together` ran once more, from what that was computed from:
+ * result[k] is that of result k, or NULL. They are gone over from now on, in its place, so that one
+ * leads to what else they gave. False with an error: no memory. */
+bool tape_takes_ops(History *together, Tensor *const *result);
+
 /* For tensors of the library: what comes out is kept. */
 bool tape_go_back(const GoingBack *back, Tensor **out);
 /* The gradients of an op as ops that are recorded (tape_ops.c): input are its operands with their

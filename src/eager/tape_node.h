@@ -47,6 +47,9 @@ struct TapeNode {
     int place;              /* there */
     int part;            /* of a part: which result it is */
     TapeNode *shows;     /* held: the part that this op's result is, where those ran again */
+    TapeNode **ops;      /* owned, of several results: by result, what gave it once more, held, or
+                          * NULL; ops NULL: they did not (tape_takes_ops) */
+    uint64_t since;      /* it has ops (serial_next) */
     const TogetherSteps *steps; /* of what computed several, for which `state` is theirs */
     void *state;
     int saves;     /* of TAPE_OP: count */
@@ -55,17 +58,26 @@ struct TapeNode {
 
 static inline TapeNode *tape_node(const Tensor *x) { return (TapeNode *)(void *)x->history; }
 
+/* What a node stands for: where the ops of several results are gone over for good, the one that
+ * gave it. */
+static inline TapeNode *tape_meant(TapeNode *node) {
+    TapeNode **ops = node->kind == TAPE_PART ? node->producer[0]->ops : NULL;
+    return ops && ops[node->part] ? ops[node->part] : node;
+}
+
 static inline TapeNode *tape_retain(TapeNode *node) {
     history_retain(&node->history);
     return node;
 }
 
-/* hook.c. Of a node, which holds its hooks, part 0; of a result of several, what computed them. */
-bool hooks_wait(const TapeNode *holder, int part); /* there are some */
+/* hook.c. Of a node; those of a result of several are held by what computed them. */
+bool hooks_wait(TapeNode *node); /* there are some */
 /* Another result has some, from which this one was computed. */
 bool hooks_before(const TapeNode *whole, int part);
 /* What goes on in place of g, which is complete; graph: with a history. NULL with an error. */
-Tensor *hooks_call(const TapeNode *holder, int part, Tensor *g, bool graph);
+Tensor *hooks_call(TapeNode *node, Tensor *g, bool graph);
+/* To the op that is gone over from now on in place of that part. */
+void hooks_move(TapeNode *whole, int part, TapeNode *to);
 void hooks_free(TapeNode *node);
 
 /* checkpoint.c. The thread's checkpoint, if it has one, hears of what is recorded: in its first run

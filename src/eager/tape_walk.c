@@ -34,6 +34,7 @@ typedef struct TapeWalk {
     Arena *arena;
     const char *what;         /* was called, for messages */
     bool graph;               /* what comes out has a history */
+    uint64_t began;           /* (serial_next) */
     Map seen;                 /* node -> its number in order */
     TapeVisit *order, *stack; /* vecs; order: operands before results */
     Unrolled *unrolled;       /* vec */
@@ -46,16 +47,23 @@ static TapeNode **results_of(const TapeWalk *walk, const TapeNode *whole) {
     return NULL;
 }
 
+/* As it was when the walk set out: a hook on the way may ask for what has ops run again. */
+static TapeNode *meant(const TapeWalk *walk, TapeNode *node) {
+    bool later = node->kind == TAPE_PART && node->producer[0]->since > walk->began;
+    return later ? node : tape_meant(node);
+}
+
 /* To what others an op's result is, while the call is not run again that it may be of. */
-static TapeNode *shown(TapeNode *node) {
-    return node->shows && !node->shows->producer[0]->unrolls ? node->shows : node;
+static TapeNode *shown(const TapeWalk *walk, TapeNode *node) {
+    bool shows = node->shows && !node->shows->producer[0]->unrolls;
+    return meant(walk, shows ? node->shows : node);
 }
 
 /* Where gradients go on to from a node, which has count of them; NULL: nowhere. */
 static TapeNode *producer_of(const TapeWalk *walk, const TapeNode *node, int k) {
     TapeNode **result = node->kind == TAPE_PART ? results_of(walk, node->producer[0]) : NULL;
     if (result) return result[node->part];
-    return node->producer[k] ? shown(node->producer[k]) : NULL;
+    return node->producer[k] ? shown(walk, node->producer[k]) : NULL;
 }
 
 /* A result of a call is one, by whichever of its nodes. */
@@ -99,7 +107,7 @@ static void order_nodes(TapeWalk *walk, TapeNode *root) {
 }
 
 static int number_of_tensor(const TapeWalk *walk, const Tensor *x) {
-    return x->history ? number_of(walk, tape_node(x)) : -1;
+    return x->history ? number_of(walk, meant(walk, tape_node(x))) : -1;
 }
 
 /* Ops that lead to nothing that is asked for are not gone over: no memory is needed for them, and
@@ -430,11 +438,9 @@ static bool set_out(TapeWalk *walk, TapeNode *root, const GoingBack *back) {
 }
 
 static bool call_hooks(const TapeWalk *walk, TapeVisit *visit) {
-    const TapeNode *node = visit->node,
-                   *holder = node->kind == TAPE_PART ? node->producer[0] : node;
     Tensor *g = visit->gradient;
-    if (node->kind == TAPE_TOGETHER || !hooks_wait(holder, node->part)) return true;
-    visit->gradient = hooks_call(holder, node->part, g, walk->graph);
+    if (visit->node->kind == TAPE_TOGETHER || !hooks_wait(visit->node)) return true;
+    visit->gradient = hooks_call(visit->node, g, walk->graph);
     if (visit->gradient != g) drop(walk, g);
     return visit->gradient;
 }
@@ -485,8 +491,9 @@ static bool go_back(const GoingBack *back, Tensor **out) {
         return false;
     }
     Tensor *g = seed(back);
-    TapeWalk walk = {.arena = arena, .what = back->what, .graph = back->graph};
-    bool done = g && walk_back(&walk, tape_node(back->y), g, back, out);
+    TapeWalk walk = {
+        .arena = arena, .what = back->what, .graph = back->graph, .began = serial_next()};
+    bool done = g && walk_back(&walk, meant(&walk, tape_node(back->y)), g, back, out);
     checkpoint_leave(walk.filled);
     arena_free(arena);
     return done;

@@ -4,6 +4,7 @@
  *     cb_backward(a + b)    part 0, part 1: their gradients come together, and are gone over once
  *
  * In: the histories of what it was computed from. Out: one for each result. */
+#include "base/memory.h"
 #include "eager/tape_node.h"
 
 static bool read_sources(Tensor *const *source, int count) {
@@ -58,4 +59,23 @@ History *tape_part(History *together, int k, const Meta *meta, Op op, Site site)
     if (checkpoint_add(node)) return &node->history;
     history_release(&node->history);
     return NULL;
+}
+
+History *tape_whole(const Tensor *x) {
+    TapeNode *node = x->history ? tape_node(x) : NULL;
+    return node && node->kind == TAPE_PART ? &node->producer[0]->history : NULL;
+}
+
+bool tape_takes_ops(History *together, Tensor *const *result) {
+    TapeNode *whole = (TapeNode *)(void *)together;
+    size_t bytes = sizeof(TapeNode *) * (size_t)(whole->part + 1);
+    TapeNode **ops = whole->ops ? NULL : memory_zalloc(bytes);
+    if (!ops && !whole->ops) fail_memory(bytes);
+    for (int k = 0; ops && k <= whole->part; k++) {
+        if (!result[k] || !result[k]->history) continue;
+        ops[k] = tape_retain(tape_node(result[k]));
+        hooks_move(whole, k, ops[k]);
+    }
+    if (ops) whole->ops = ops, whole->since = serial_next();
+    return whole->ops;
 }
