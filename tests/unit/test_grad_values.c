@@ -442,6 +442,9 @@ static cb_tensor *root_distance(cb_tensor *x) {
 static cb_tensor *elu(cb_tensor *x) { return cb_elu(x, 1.5); }
 static cb_tensor *celu(cb_tensor *x) { return cb_celu(x, 1.5); }
 static cb_tensor *selu(cb_tensor *x) { return cb_selu(x); }
+static cb_tensor *elu_far(cb_tensor *x) { return cb_mul(cb_elu(x), 1e8); }
+static cb_tensor *celu_far(cb_tensor *x) { return cb_mul(cb_celu(x), 1e8); }
+static cb_tensor *selu_far(cb_tensor *x) { return cb_mul(cb_selu(x), 1e8); }
 static cb_tensor *power_0(cb_tensor *x) { return cb_pow(x, 0.0); }
 static cb_tensor *slope_of_power_1(cb_tensor *x) {
     cb_tensor *slope = NULL;
@@ -470,6 +473,9 @@ static void at_kinks(void **state) {
                {celu, NAN, 1, 0},
                {selu, NAN, 1.05070099, 0},
                {elu, INFINITY, 1, 0},
+               {elu_far, -20, 0.20611536, 0.20611536},
+               {celu_far, -20, 0.20611536, 0.20611536},
+               {selu_far, -20, 0.36237128, 0.36237128},
                {power_0, 0, 0, 0},
                {slope_of_power_1, 0, 0, 0}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
@@ -493,6 +499,10 @@ static cb_tensor *least(cb_tensor *x) { return cb_min(x); }
 static cb_tensor *sloped(cb_tensor *x) { return cb_prelu(x, cb_full(1, INFINITY)); }
 static cb_tensor *three_of(cb_tensor *x) { return cb_adaptive_max_pool1d(cb_unsqueeze(x, 0), 3); }
 static cb_tensor *two_of(cb_tensor *x) { return cb_adaptive_max_pool1d(cb_unsqueeze(x, 0), 2); }
+static cb_tensor *leaky_without_limit(cb_tensor *x) { return cb_leaky_relu(x, INFINITY); }
+static cb_tensor *elu_without_limit(cb_tensor *x) { return cb_elu(x, INFINITY); }
+static cb_tensor *value_of_elu(cb_tensor *x) { return cb_mul(x, cb_detach(elu_without_limit(x))); }
+static cb_tensor *value_of_celu(cb_tensor *x) { return cb_mul(x, cb_detach(cb_celu(x, INFINITY))); }
 
 /* At NaN, at limits and among equals, as PyTorch 2.11 has it; eagerly and compiled. */
 static cb_tensor *(*odd)(cb_tensor *);
@@ -521,6 +531,10 @@ static void at_odd_elements(void **state) {
         {sloped, {1, 2, 3, -1}, {1, 1, 1, INFINITY}},
         {two_of, {5, 5, 3, 3}, {1, 0, 1, 0}},
         {three_of, {1, 5, 5, 0}, {0, 2, 1, 0}},
+        {leaky_without_limit, {1, -1, 3, 0}, {1, INFINITY, 1, INFINITY}},
+        {elu_without_limit, {1, -1, 3, 0}, {1, INFINITY, 1, INFINITY}},
+        {value_of_elu, {1, -1, 3, 0}, {1, -INFINITY, 3, 0}},
+        {value_of_celu, {1, 0, 3, -0.f}, {1, 0, 3, 0}},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         cb_function *fast = cb_compile(gradient_of_odd);

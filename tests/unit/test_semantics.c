@@ -224,6 +224,8 @@ BODY(addcmul_1e5, cb_addcmul(in[0], cb_mul(in[0], 0x1p-10), in[0], 0x1p17)) /* n
 BODY(addcmul_1e39, cb_addcmul(in[0], in[0], in[0], 1e39))
 BODY(addcmul, cb_addcmul(in[0], in[0], in[0], 2.5))
 BODY(softshrink_wrong, cb_softshrink(in[0], -0.5))
+BODY(celu_wrong, cb_celu(in[0], 0))
+BODY(celu_below_0, cb_celu(in[0], -2))
 
 static void attributes_promote_as_in_pytorch(void **state) {
     (void)state;
@@ -258,6 +260,8 @@ static void attributes_promote_as_in_pytorch(void **state) {
     expect(addcmul_1e5, sample[CB_F16], NULL, CB_F16, cb_dims(3), VALUES(129, 514, 0));
     expect_refused(addcmul_1e39, sample[CB_BF16], NULL, "addcmul: the number 1e+39 is no f32");
     expect_refused(softshrink_wrong, sample[CB_F32], NULL, "softshrink: needs lambd >= 0");
+    expect_refused(celu_wrong, sample[CB_F32], NULL, "celu: needs alpha != 0");
+    expect(celu_below_0, sample[CB_F32], NULL, CB_F32, cb_dims(3), VALUES(1, 2, 0));
 }
 
 static void numbers_that_overflow_are_refused(void **state) {
