@@ -104,6 +104,16 @@ static cb_tensor *call_one(const Function *function, Tensor *const *x) {
     }
 }
 
+/* The places that it may write results to. */
+static int output_room(const Function *function) {
+    if (function->callee == CALLEE_N) return OUTPUT_ROOM;
+    return function->callee == CALLEE_GRAPH ? CB_MAX_ARGS : 1;
+}
+
+static void hand_over(Tensor *const *output, int count, CallResults out) {
+    for (int k = 0; k < count && k < out.room; k++) out.at[k] = output[k];
+}
+
 /* Fills output; the count, or a negative status. A function of one result may return NULL. */
 static int invoke_target(const Function *function, Tensor *const *x, int input_count,
                          Tensor **output) {
@@ -132,8 +142,7 @@ static int check_result(const Function *function, Tensor **output, int count) {
     return fail(CB_ERR_ARGUMENT, "call: %s gave %d and recorded no error", name, count);
 }
 
-/* output has OUTPUT_ROOM places. The thread's line is the call's again when the function is
- * done. */
+/* The thread's line is the call's again when the function is done. */
 static int invoke(const Function *function, Tensor *const *x, int input_count, Tensor **output) {
     Site site = site_current();
     autocast_set(function_autocast(function));
@@ -158,30 +167,37 @@ static bool leaves_error(unsigned errors) {
     return cb_error_status() != CB_OK && error_count() != errors;
 }
 
-OPENS_FRAME int call_plainly(const Function *function, Tensor *const *input, int input_count,
-                             Tensor **output) {
-    FRAME_MARK(mark);
-    Frame *frame = frame_open(sizeof *frame, NULL, FRAME_OF_FUNCTION, mark);
-    if (!frame) return CB_ERR_MEMORY;
-    Frame *left UNWINDS_FRAME = frame;
-    frame->runs = function;
-    const unsigned errors = error_count();
+typedef struct PlainCall {
+    Frame frame; /* first */
     bool moved[CB_MAX_ARGS];
+    Tensor *output[]; /* output_room places */
+} PlainCall;
+
+OPENS_FRAME int call_plainly(const Function *function, Tensor *const *input, int input_count,
+                             CallResults out) {
+    FRAME_MARK(mark);
+    size_t bytes = sizeof(PlainCall) + sizeof(Tensor *) * (size_t)output_room(function);
+    PlainCall *call = (PlainCall *)frame_open(bytes, NULL, FRAME_OF_FUNCTION, mark);
+    if (!call) return CB_ERR_MEMORY;
+    Frame *left UNWINDS_FRAME = &call->frame;
+    call->frame.runs = function;
+    const unsigned errors = error_count();
+    Tensor **output = call->output;
     int count = check_result(function, output, invoke(function, input, input_count, output));
     left = NULL;
-    if (!frame_is_open(frame, mark)) return CB_ERR_ARGUMENT;
-    count = leave(frame, output, count, moved);
-    frame_free(frame);
-    if (count < 0 || !leaves_error(errors)) return count;
-    memset(output, 0, sizeof *output * (size_t)count);
-    return cb_error_status();
+    if (!frame_is_open(&call->frame, mark)) return CB_ERR_ARGUMENT;
+    count = leave(&call->frame, output, count, call->moved);
+    if (count >= 0 && leaves_error(errors)) count = cb_error_status();
+    hand_over(output, count, out);
+    frame_free(&call->frame);
+    return count;
 }
 
 /* ---- ways of a call -------------------------------------------------------------------------- */
 
-int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output) {
+int call_eagerly(Function *function, Tensor *const *input, int input_count, CallResults out) {
     atomic_fetch_add_explicit(&function->eager_calls, 1, memory_order_relaxed);
-    return call_plainly(function, input, input_count, output);
+    return call_plainly(function, input, input_count, out);
 }
 
 /* The entry is known and its results are shells: launches it. False: nothing has happened. What a
@@ -381,19 +397,28 @@ static void abandon(Frame *frame) {
     function_leave(call->function);
 }
 
-/* The function under the tracer; fullgraph: on views that stand for its inputs. */
-static int trace_function(Call *call, Tensor **output) {
-    Tensor *stand_in[CB_MAX_ARGS];
+/* On views that stand for its inputs. */
+static __attribute__((noinline)) int invoke_on_stand_ins(Call *call) {
+    Tensor *stand_in[call->input_count + 1];
+    call->output[0] = NULL; /* no result yet */
+    if (!call_stand_ins(call, stand_in)) return CB_ERR_MEMORY;
+    return invoke(call->function, stand_in, call->input_count, call->output);
+}
+
+/* The function under the tracer. */
+static int trace_function(Call *call) {
     const Function *function = call->function;
     tracer_set(&call->tracer);
-    bool whole = function->options.fullgraph;
-    if (whole && !call_stand_ins(call, stand_in)) return CB_ERR_MEMORY;
-    int count = invoke(function, whole ? stand_in : call->input, call->input_count, output);
-    return call->refused ? count : check_result(function, output, count); /* settle says why */
+    int count = function->options.fullgraph
+                    ? invoke_on_stand_ins(call)
+                    : invoke(function, call->input, call->input_count, call->output);
+    if (call->refused) return count; /* settle says why */
+    return check_result(function, call->output, count);
 }
 
 /* After the function: the trace is computed. The count, or a negative status. */
-static int finish(Call *call, Tensor **output, int count, cb_status before) {
+static int finish(Call *call, int count, cb_status before) {
+    Tensor **output = call->output;
     bool done = settle(call, output, count, before);
     int without = done ? find_without_value(call, output, count) : NO_VALUE;
     if (without != NO_VALUE) {
@@ -414,10 +439,11 @@ static int finish(Call *call, Tensor **output, int count, cb_status before) {
 
 OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *const *input,
                                      int input_count, Entry *entry, const CallStart *start,
-                                     Tensor **output) {
+                                     CallResults out) {
     FRAME_MARK(mark);
     cb_status before = cb_error_status();
-    Call *call = (Call *)frame_open(sizeof *call, abandon, FRAME_OF_FUNCTION, mark);
+    size_t bytes = sizeof(Call) + sizeof(Tensor *) * (size_t)output_room(function);
+    Call *call = (Call *)frame_open(bytes, abandon, FRAME_OF_FUNCTION, mark);
     if (!call) {
         function_leave(function);
         return CB_ERR_MEMORY;
@@ -428,19 +454,20 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
     Frame *left UNWINDS_FRAME = &call->frame;
     bool started = call_start(call, function, now, input, input_count, entry);
     if (started && !entry) trace_say_again(call->recording->trace, &start->again);
-    int count = started ? trace_function(call, output) : 0;
+    int count = started ? trace_function(call) : 0;
     left = NULL;
     if (!frame_is_open(&call->frame, mark)) return CB_ERR_ARGUMENT;
-    count = leave(&call->frame, output, count, call->moved);
+    count = leave(&call->frame, call->output, count, call->moved);
     if (started)
-        count = finish(call, output, count, before);
+        count = finish(call, count, before);
     else
         call_finish(call);
+    hand_over(call->output, count, out);
     bool replayed = started && call->mode == CALL_REPLAYS && call->entry == entry;
     frame_free(&call->frame);
     if (start->ns && replayed && count >= 0) entry_called(entry, start->ns);
     function_leave(function);
     if (started) return count;
     function_note(function, REASON_out_of_memory, site_current(), "before recording");
-    return call_eagerly(function, input, input_count, output);
+    return call_eagerly(function, input, input_count, out);
 }

@@ -61,6 +61,7 @@ struct Call {
     Tensor *local[LOCAL_VALUES];
     uintptr_t local_handle[LOCAL_VALUES];
     int64_t local_argument[2 * LOCAL_ARGUMENTS];
+    Tensor *output[]; /* of the function: output_room places */
 };
 
 static inline Call *call_of(Tracer *tracer) {
@@ -77,17 +78,23 @@ void call_expect_next(Call *call); /* the op of its trace that it has come to */
 static inline bool call_owns_input(const Call *call, int i) {
     return call->own_inputs && call->own_input[i / 64] >> i % 64 & 1;
 }
-/* call.c: the ways of a call. Fill output, which has OUTPUT_ROOM places; the count, or a negative
- * status. Plainly: as the thread's tracer is, without statistics. */
-int call_plainly(const Function *function, Tensor *const *input, int input_count, Tensor **output);
-int call_eagerly(Function *function, Tensor *const *input, int input_count, Tensor **output);
+/* Where the caller of a call wants its results: the first `room` of them. */
+typedef struct CallResults {
+    Tensor **at;
+    int room;
+} CallResults;
+/* call.c: the ways of a call. Give the count of all results, or a negative status. Plainly: as the
+ * thread's tracer is, without statistics. What grows with what a function may take and give is in
+ * its frame, or as long as what it does take: functions call themselves on stacks of 8 MB. */
+int call_plainly(const Function *function, Tensor *const *input, int input_count, CallResults out);
+int call_eagerly(Function *function, Tensor *const *input, int input_count, CallResults out);
 typedef struct CallStart {
     int64_t ns;       /* of the clock; 0: nobody asks what the call takes */
     TraceAgain again; /* why no entry does */
 } CallStart;
 /* The caller has entered the function (retire.c), which this leaves, however the call ends. */
 int call_traced_function(Function *function, Ambient now, Tensor *const *input, int input_count,
-                         Entry *entry, const CallStart *start, Tensor **output);
+                         Entry *entry, const CallStart *start, CallResults out);
 /* Makes room for value numbers below count. */
 bool call_reserve(Call *call, int count);
 void call_drop_values(Call *call);   /* the room for them, which are NULL */

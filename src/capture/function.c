@@ -216,9 +216,21 @@ cb_status cb_reset(void) {
 
 /* ---- calling -------------------------------------------------------------------------------- */
 
+/* fullgraph: the function does not run. */
+static __attribute__((noinline)) int call_whole(Entry *entry, Tensor *const *input, CallResults out,
+                                                int64_t ns) {
+    Tensor *output[CB_MAX_ARGS];
+    entry_use(entry);
+    entry_begins(entry);
+    int count = entry_call(entry, input, output);
+    if (ns && count >= 0) entry_called(entry, ns);
+    for (int k = 0; k < count && k < out.room; k++) out.at[k] = output[k];
+    return count;
+}
+
 /* By an entry, or a new one. ns: when the call began, where that is asked for. *eager: it is for
  * the ops to run. */
-static int call_compiled(Function *function, Tensor *const *input, int input_count, Tensor **output,
+static int call_compiled(Function *function, Tensor *const *input, int input_count, CallResults out,
                          int64_t ns, bool *eager) {
     Ambient now = function_ambient(function);
     function_enter(function);
@@ -231,13 +243,10 @@ static int call_compiled(Function *function, Tensor *const *input, int input_cou
             find_obstacle(function, now, input, input_count, miss, sizeof miss, &start.again);
     bool whole = entry && function->options.fullgraph;
     if (obstacle == REASON_NONE && !whole) /* which leaves the function */
-        return call_traced_function(function, now, input, input_count, entry, &start, output);
+        return call_traced_function(function, now, input, input_count, entry, &start, out);
     int count = 0;
     if (whole) {
-        entry_use(entry);
-        entry_begins(entry);
-        count = entry_call(entry, input, output);
-        if (start.ns && count >= 0) entry_called(entry, start.ns);
+        count = call_whole(entry, input, out, start.ns);
     } else if (stance_refuses(function, obstacle)) {
         const ReasonInfo *info = reason_info(obstacle);
         count = fail(CB_ERR_COMPILE, "call: %s%s: %s (%s)", info->text,
@@ -308,9 +317,9 @@ static bool runs_plainly(Function *function, Tensor *const *input, int input_cou
     return plain;
 }
 
-static int call_into(Function *function, Tensor *const *input, int input_count, Tensor **output,
+static int call_into(Function *function, Tensor *const *input, int input_count, CallResults out,
                      int64_t ns) {
-    if (tracer_current()) return call_plainly(function, input, input_count, output); /* inlined */
+    if (tracer_current()) return call_plainly(function, input, input_count, out); /* inlined */
     int64_t before = atomic_fetch_add_explicit(&function->calls, 1, memory_order_relaxed);
     uint64_t reset = atomic_load_explicit(&resets, memory_order_relaxed);
     if (atomic_load_explicit(&function->reset, memory_order_acquire) != reset)
@@ -321,26 +330,33 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
         if (!checkpoint_tell(plain)) return cb_error_status();
     }
     bool eager = plain;
-    int count = plain ? 0 : call_compiled(function, input, input_count, output, ns, &eager);
-    return eager ? call_eagerly(function, input, input_count, output) : count;
+    int count = plain ? 0 : call_compiled(function, input, input_count, out, ns, &eager);
+    return eager ? call_eagerly(function, input, input_count, out) : count;
 }
 
 /* ---- the public API ------------------------------------------------------------------------ */
 
-int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, cb_tensor **outputs,
-              int capacity) {
-    Tensor *output[OUTPUT_ROOM], *input[CB_MAX_ARGS];
-    frames_check();
-    if (!function || (!inputs && input_count) || (!outputs && capacity))
+/* The count of all results, or a negative status. */
+static int call(Function *function, cb_tensor *const *inputs, int input_count, CallResults out) {
+    if (!function || (!inputs && input_count) || !out.at)
         return fail(CB_ERR_ARGUMENT, "call: the function or an array is NULL");
     if (!tomb_lives(&function->tomb, "call: the compiled function")) return cb_error_status();
     bool timed = atomic_load_explicit(&function->timed, memory_order_relaxed);
     int64_t ns = timed ? clock_ns() : 0;
-    bool good = input_count_valid(function, input_count) &&
-                tensors_in(inputs, input_count, "call", input) &&
+    if (!input_count_valid(function, input_count)) return cb_error_status();
+    Tensor *input[input_count + 1];
+    bool good = tensors_in(inputs, input_count, "call", input) &&
                 inputs_valid(function, input, input_count);
-    if (!good) return cb_error_status();
-    int count = call_into(function, input, input_count, output, ns);
+    return good ? call_into(function, input, input_count, out, ns) : cb_error_status();
+}
+
+int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, cb_tensor **outputs,
+              int capacity) {
+    frames_check();
+    int room = capacity < 0 ? 0 : capacity < CB_MAX_ARGS ? capacity : CB_MAX_ARGS;
+    Tensor *output[room + 1];
+    CallResults out = {outputs || !capacity ? output : NULL, room};
+    int count = call(function, inputs, input_count, out);
     if (count > capacity)
         return fail(CB_ERR_ARGUMENT, "call: %d results do not fit into an array of %d", count,
                     capacity);
@@ -349,11 +365,11 @@ int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, 
 }
 
 cb_tensor *cb_call_1(cb_function *function, cb_tensor *const *inputs, int input_count) {
-    cb_tensor *output[CB_MAX_ARGS];
     frames_check();
-    int count = cb_call_n(function, inputs, input_count, output, CB_MAX_ARGS);
+    Tensor *first = NULL;
+    int count = call(function, inputs, input_count, (CallResults){&first, 1});
     if (count == 0) fail(CB_ERR_ARGUMENT, "call: the function gave no result");
-    return count > 0 ? output[0] : NULL;
+    return count > 0 ? tensor_out(first) : NULL;
 }
 
 static cb_function *make(Callee callee, const char *options, bool present) {

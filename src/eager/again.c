@@ -88,9 +88,11 @@ static int move_results(CheckpointRun *run, int count) {
                 "checkpoint: the function opened an autocast and did not close it");
 }
 
-/* The count of results, or a negative status. Of a first run, the checkpoint is taken over. */
+/* The count of results, of which the first `room` are output, or a negative status. Of a first run,
+ * the checkpoint is taken over. */
 static OPENS_FRAME int run_function(Checkpoint *checkpoint, RunKind kind, cb_function_n *function,
-                                    void *user, Tensor *const *x, int count, Tensor **output) {
+                                    void *user, Tensor *const *x, int count, Tensor **output,
+                                    int room) {
     FRAME_MARK(mark);
     CheckpointRun *run = (CheckpointRun *)frame_open(sizeof *run, abandon, FRAME_OF_FUNCTION, mark);
     if (!run) {
@@ -103,7 +105,7 @@ static OPENS_FRAME int run_function(Checkpoint *checkpoint, RunKind kind, cb_fun
     if (!frame_is_open(&run->frame, mark)) return CB_ERR_ARGUMENT;
     end(run);
     given = move_results(run, given);
-    for (int k = 0; k < given; k++) output[k] = run->output[k];
+    for (int k = 0; k < given && k < room; k++) output[k] = run->output[k];
     frame_free(&run->frame);
     site_set(site);
     return given;
@@ -120,7 +122,7 @@ static Tensor *input_again(const CheckpointInput *input) {
 }
 
 static bool run_again(Checkpoint *checkpoint) {
-    Tensor *x[CB_MAX_ARGS], *output[CB_MAX_ARGS];
+    Tensor *x[checkpoint->input_count + 1];
     Tracer *tracer = tracer_current();
     if (tracer && tracer->meet_code) tracer->meet_code(tracer);
     cb_scope_open();
@@ -128,7 +130,7 @@ static bool run_again(Checkpoint *checkpoint) {
     for (int i = 0; i < checkpoint->input_count && done; i++)
         done = (x[i] = input_again(&checkpoint->input[i])) != NULL;
     done = done && run_function(checkpoint, RUNS_AGAIN, checkpoint->function, checkpoint->user, x,
-                                checkpoint->input_count, output) >= 0;
+                                checkpoint->input_count, NULL, 0) >= 0;
     cb_scope_close();
     return done;
 }
@@ -214,26 +216,29 @@ static void take_inputs(Checkpoint *checkpoint, Tensor *const *x) {
     }
 }
 
-static int call(cb_function_n *function, void *user, Tensor *const *x, int count, Tensor **output) {
+static int call(cb_function_n *function, void *user, Tensor *const *x, int count, Tensor **output,
+                int room) {
     Checkpoint *outer = checkpoint_current(), *checkpoint = NULL;
     if (tracer_current() || !tape_in_use())
-        return run_function(NULL, RUNS_PLAINLY, function, user, x, count, output);
+        return run_function(NULL, RUNS_PLAINLY, function, user, x, count, output, room);
     if (outer && outer->again && !checkpoint_meet_inner(outer, function, x, count, &checkpoint))
         return cb_error_status();
     if (checkpoint) {
         take_inputs(checkpoint, x);
-        return run_function(checkpoint, RUNS_WITHIN, function, user, x, count, output);
+        return run_function(checkpoint, RUNS_WITHIN, function, user, x, count, output, room);
     }
     checkpoint = begin_first(function, user, x, count);
     if (!checkpoint) return cb_error_status();
-    return run_function(checkpoint, RUNS_FIRST, function, user, x, count, output);
+    return run_function(checkpoint, RUNS_FIRST, function, user, x, count, output, room);
 }
 
-static bool inputs_good(cb_function_n *function, cb_tensor *const *inputs, int count, Tensor **x) {
-    if (!function || count < 0 || count > CB_MAX_ARGS || (count && !inputs)) {
-        fail(CB_ERR_ARGUMENT, "checkpoint: NULL, or not 0 to %d tensors", CB_MAX_ARGS);
-        return false;
-    }
+static bool count_good(cb_function_n *function, cb_tensor *const *inputs, int count) {
+    if (function && count >= 0 && count <= CB_MAX_ARGS && (!count || inputs)) return true;
+    fail(CB_ERR_ARGUMENT, "checkpoint: NULL, or not 0 to %d tensors", CB_MAX_ARGS);
+    return false;
+}
+
+static bool inputs_good(cb_tensor *const *inputs, int count, Tensor **x) {
     if (!tensors_in(inputs, count, "checkpoint", x)) return false;
     for (int i = 0; i < count; i++) {
         if (x[i] && (x[i]->storage || tracer_current())) continue;
@@ -245,10 +250,12 @@ static bool inputs_good(cb_function_n *function, cb_tensor *const *inputs, int c
 
 int(cb_checkpoint_n)(cb_function_n *function, void *user, cb_tensor *const *inputs, int count,
                      cb_tensor **outputs, int capacity) {
-    Tensor *x[CB_MAX_ARGS], *result[CB_MAX_ARGS];
     frames_check();
-    if (!inputs_good(function, inputs, count, x)) return cb_error_status();
-    int given = call(function, user, x, count, result);
+    if (!count_good(function, inputs, count)) return cb_error_status();
+    int room = capacity < 0 ? 0 : capacity < CB_MAX_ARGS ? capacity : CB_MAX_ARGS;
+    Tensor *x[count + 1], *result[room + 1];
+    if (!inputs_good(inputs, count, x)) return cb_error_status();
+    int given = call(function, user, x, count, result, room);
     if (given > capacity || (given > 0 && !outputs))
         return fail(CB_ERR_ARGUMENT, "checkpoint: %d results do not fit into an array of %d", given,
                     outputs ? capacity : 0);
@@ -258,8 +265,9 @@ int(cb_checkpoint_n)(cb_function_n *function, void *user, cb_tensor *const *inpu
 
 cb_tensor *(cb_checkpoint)(cb_function_n *function, void *user, cb_tensor *const *inputs,
                            int count) {
-    Tensor *x[CB_MAX_ARGS], *result[CB_MAX_ARGS];
     frames_check();
-    if (!inputs_good(function, inputs, count, x)) return NULL;
-    return call(function, user, x, count, result) > 0 ? tensor_out(result[0]) : NULL;
+    if (!count_good(function, inputs, count)) return NULL;
+    Tensor *x[count + 1], *result = NULL;
+    if (!inputs_good(inputs, count, x)) return NULL;
+    return call(function, user, x, count, &result, 1) > 0 ? tensor_out(result) : NULL;
 }

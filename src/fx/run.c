@@ -85,12 +85,12 @@ static bool run_get_attr(FxRun *run, const FxNode *node) {
 static Tensor *run_module(FxRun *run, const FxNode *node) {
     Module *root = run->graph->root;
     Module *module = root ? module_find_child(root, node->target) : NULL;
-    Tensor *inputs[CB_MAX_ARGS];
     int count = length(node->args);
     if (!module || count > CB_MAX_ARGS || length(node->kwargs)) {
         fx_fail(CB_ERR_GRAPH, node, module ? "modules take positional tensors" : "no such module");
         return NULL;
     }
+    Tensor *inputs[count + 1];
     for (int i = 0; i < count; i++)
         if (!(inputs[i] = tensor_of(run, node, &node->args[i]))) return NULL;
     return module_forward(module, inputs, count);

@@ -448,7 +448,7 @@ typedef struct ForwardRun {
 
 static Tensor *run_forward(Module *module, Tensor *const *inputs, int count) {
     if (module->ours) return module->forward(module, inputs, count);
-    cb_tensor *handle[CB_MAX_ARGS];
+    cb_tensor *handle[count + 1];
     tensors_out(inputs, count, handle);
     return tensor_in(module->forward(module, handle, count), "the result of forward");
 }
@@ -486,7 +486,6 @@ Tensor *module_forward(Module *module, Tensor *const *inputs, int count) {
 }
 
 cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int count) {
-    Tensor *x[CB_MAX_ARGS];
     frames_check();
     if (!module_lives(module, "forward: the module")) return NULL;
     if (count < 0 || count > CB_MAX_ARGS || (count > 0 && !inputs)) {
@@ -494,6 +493,7 @@ cb_tensor *cb_module_forward(cb_module *module, cb_tensor *const *inputs, int co
              count > CB_MAX_ARGS ? "more inputs than CB_MAX_ARGS" : "no inputs");
         return NULL;
     }
+    Tensor *x[count + 1];
     if (!tensors_in(inputs, count, module->type, x)) return NULL;
     return tensor_out(module_forward(module, x, count));
 }

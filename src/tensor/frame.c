@@ -2,10 +2,38 @@
  *
  * Invariant: frames of a thread form a chain, innermost first, each deeper on the stack than the
  * one around it. */
+#define _GNU_SOURCE /* pthread_getattr_np */
 #include "tensor/thread.h"
 
 #include "base/memory.h"
+#include <pthread.h>
 #include <string.h>
+
+/* ---- the stack ------------------------------------------------------------------------------ */
+
+/* A function that calls itself through its compiled form takes some 5 KB of it for each time, with
+ * what is the user's own; what ops and compiling take behind the last one is less than the
+ * reserve. */
+enum { FEW_FRAMES = 16, STACK_RESERVE = 256 << 10 };
+
+/* Where the thread's stack begins, from below; 0: not known. */
+static uintptr_t find_stack(void) {
+    pthread_attr_t attributes;
+    void *low = NULL;
+    size_t bytes;
+    if (pthread_getattr_np(pthread_self(), &attributes)) return 0;
+    if (pthread_attr_getstack(&attributes, &low, &bytes)) low = NULL;
+    pthread_attr_destroy(&attributes);
+    return (uintptr_t)low;
+}
+
+/* It does not end soon. A mark on a stack that is not the thread's own, as coroutines have, is not
+ * judged. */
+static bool stack_suffices(ThreadState *t, const volatile uint64_t *mark, int depth) {
+    if (depth < FEW_FRAMES) return true;
+    if (!t->stack) t->stack = find_stack();
+    return !t->stack || (uintptr_t)mark - t->stack >= STACK_RESERVE;
+}
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
@@ -23,12 +51,21 @@ static Frame *take_spare(ThreadState *t, size_t bytes) {
 
 Frame *frame_open(size_t bytes, FrameAbandon *abandon, FrameKind kind, volatile uint64_t *mark) {
     ThreadState *t = thread_now();
+    int depth = t->frame ? t->frame->depth + 1 : 1;
+    if (!stack_suffices(t, mark, depth)) {
+        fail(CB_ERR_MEMORY,
+             "%d calls of compiled functions and forwards are within one another, and the stack "
+             "ends soon (ulimit -s, or pthread_attr_setstacksize for a thread's, makes it larger)",
+             depth);
+        return NULL;
+    }
     Frame *frame = take_spare(t, bytes);
     if (!frame) {
         fail_memory(bytes);
         return NULL;
     }
     frame->outer = t->frame;
+    frame->depth = depth;
     frame->mark = mark;
     frame->serial = *mark = serial_next();
     frame->abandon = abandon;

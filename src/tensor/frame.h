@@ -41,6 +41,7 @@ typedef void FrameAbandon(Frame *frame);
 
 struct Frame {
     Frame *outer;                  /* the frame around it in this thread */
+    int depth;                     /* that one's and 1 */
     const volatile uint64_t *mark; /* in the opener's stack frame: holds serial while that lives */
     uint64_t serial;
     size_t bytes; /* of the whole block */
@@ -67,7 +68,7 @@ enum { FRAME_REACH = 4096 / sizeof(uint64_t) };
 #define frames_check() frames_check_from(__builtin_frame_address(0))
 void frames_check_from(const char *here);
 /* bytes: of a struct that begins with its Frame; what is behind it is uninitialized. NULL: no
- * memory, with an error. */
+ * memory, or the stack ends soon, with an error. */
 Frame *frame_open(size_t bytes, FrameAbandon *abandon, FrameKind kind, volatile uint64_t *mark);
 /* False: it was abandoned while the user's code ran, and must not be touched; there is an error. */
 bool frame_is_open(const Frame *frame, const volatile uint64_t *mark);
@@ -96,7 +97,7 @@ __asm__(".weak _Unwind_Resume\n.weak __gcc_personality_v0");
 enum { OUTPUT_ROOM = 4 * CB_MAX_ARGS };
 static inline int tensors_call(cb_function_n *function, Tensor *const *inputs, int count,
                                Tensor **outputs, void *user) {
-    cb_tensor *handle[CB_MAX_ARGS];
+    cb_tensor *handle[count + 1];
     tensors_out(inputs, count, handle);
     for (int i = 0; i < CB_MAX_ARGS; i++) outputs[i] = NULL;
     int given = function(handle, count, outputs, user);

@@ -64,6 +64,7 @@ struct ThreadState {
     Tracer *tracer;
     Frame *frame; /* innermost; NULL: the library has called no code of the user's */
     Frame *spare_frames;
+    uintptr_t stack; /* where it begins, from below; 0: nobody has asked */
     Tensor *slots; /* free ones, chained by next */
     int slot_count;
     Tensor *waiting, *last_waiting; /* free ones that are not to be used yet (handle.c) */

@@ -575,6 +575,79 @@ static void test_cleanup_inside(void **state) {
     cb_free(input);
 }
 
+/* ---- functions that call themselves --------------------------------------------------------- */
+
+static int levels;
+
+static cb_tensor *calls_itself(cb_tensor *x) {
+    return levels-- ? cb_add(cb_call(itself, cb_mul(x, 1.0)), 1.0) : cb_mul(x, 2.0);
+}
+
+static int calls_itself_n(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    (void)user;
+    if (!levels--) return out[0] = cb_mul(in[0], 2.0), 1;
+    return cb_call_n(itself, in, count, out, 1) == 1 ? 1 : -1;
+}
+
+static cb_tensor *forward_itself(cb_module *self, cb_tensor *const *in, int count) {
+    (void)count;
+    return levels-- ? cb_forward(self, in[0]) : cb_mul(in[0], 2.0);
+}
+
+static int checkpoints_itself(cb_tensor *const *in, int count, cb_tensor **out, void *user) {
+    out[0] = levels-- ? cb_checkpoint(checkpoints_itself, user, in, count) : cb_mul(in[0], 2.0);
+    return out[0] ? 1 : -1;
+}
+
+enum { STACK = 1536 << 10, LEVELS = 150 }; /* 8.5 KB for each, behind what is left for the last */
+
+static bool is_deep_and_ends(cb_tensor *x) {
+    levels = LEVELS;
+    cb_tensor *y = cb_call(itself, x);
+    bool deep = y && levels == -1 && !cb_error();
+    levels = INT_MAX;
+    bool ends = !cb_call(itself, x) && cb_error() && strstr(cb_error(), "the stack ends soon");
+    cb_clear_error();
+    cb_function_free(itself);
+    return deep && ends;
+}
+
+static void *nest(void *state) {
+    bool *good = state;
+    cb_scope_open();
+    cb_tensor *x = cb_ones(cb_dims(2));
+    cb_module *nested = cb_module_new("Nested", forward_itself, NULL);
+    *good = true;
+    for (int i = 0; i < 2; i++) { /* compiled, and op by op */
+        cb_set_option("stance", i ? "force_eager" : "default");
+        itself = cb_compile(calls_itself, VM);
+        *good &= is_deep_and_ends(x);
+        itself = cb_compile_n(calls_itself_n, NULL, VM);
+        *good &= is_deep_and_ends(x);
+        itself = cb_compile(nested, VM);
+        *good &= is_deep_and_ends(x);
+        itself = cb_compile_n(checkpoints_itself, NULL, VM);
+        *good &= is_deep_and_ends(x);
+    }
+    cb_set_option("stance", "default");
+    cb_module_free(nested);
+    cb_scope_close();
+    return NULL;
+}
+
+static void test_calls_itself(void **state) {
+    (void)state;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    bool good = false;
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, STACK), 0);
+    assert_int_equal(pthread_create(&thread, &attributes, nest, &good), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    assert_true(good);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),           cmocka_unit_test(test_leaves_nothing),
@@ -583,7 +656,7 @@ int main(void) {
         cmocka_unit_test(test_unopened_scopes), cmocka_unit_test(test_forward_leaves_open),
         cmocka_unit_test(test_thread_ends),     cmocka_unit_test(test_forward_closes),
         cmocka_unit_test(test_caught_inside),   cmocka_unit_test(test_cleanup_inside),
-        cmocka_unit_test(test_free_inside),
+        cmocka_unit_test(test_free_inside),     cmocka_unit_test(test_calls_itself),
     };
     return run_counted(tests);
 }
