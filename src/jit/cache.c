@@ -27,7 +27,8 @@ typedef struct Footer {
     uint64_t object_bytes, text_bytes, hash;
 } Footer;
 
-enum { ENTRY_LIMIT = 256 << 20, STALE_SECONDS = 3600 };
+/* What is fresh may be about to be held. */
+enum { ENTRY_LIMIT = 256 << 20, FRESH_SECONDS = 60, STALE_SECONDS = 3600 };
 
 /* ---- the directory ----------------------------------------------------------------------- */
 
@@ -269,6 +270,11 @@ int cache_visit(const char *directory, CacheVisit *visit, void *user) {
     return count;
 }
 
+static bool is_left(int folder, const char *name, const struct stat *info) {
+    time_t age = time(NULL) - info->st_mtime;
+    return age > STALE_SECONDS || (age > FRESH_SECONDS && !object_is_held(folder, name));
+}
+
 /* Work files and folders of compilers (jit/object.h). */
 void cache_sweep(const char *directory) {
     DIR *listing = opendir(directory);
@@ -278,7 +284,7 @@ void cache_sweep(const char *directory) {
         char path[CACHE_PATH + sizeof item->d_name];
         if (strncmp(item->d_name, "work-", 5)) continue;
         if (fstatat(dirfd(listing), item->d_name, &info, AT_SYMLINK_NOFOLLOW)) continue;
-        if (time(NULL) - info.st_mtime <= STALE_SECONDS) continue;
+        if (!is_left(dirfd(listing), item->d_name, &info)) continue;
         snprintf(path, sizeof path, "%s/%s", directory, item->d_name);
         if (S_ISDIR(info.st_mode))
             object_remove_folder(path);

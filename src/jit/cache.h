@@ -57,8 +57,9 @@ void cache_trim(const char *directory);
 /* Behind a new entry: trims where it is a thousandth of the limit, else one time in 16, since all
  * entries are asked for their sizes. */
 void cache_added(const char *directory, const char *key);
-/* Removes what killed processes left: files and folders that nobody has written to for an hour,
- * while a compiler may run for 10 minutes (20 times option cc_timeout_ms). */
+/* Removes what killed processes left: files and folders that nobody has written to for a minute and
+ * nobody holds (jit/object.h), or for an hour, while a compiler may run for 10 minutes (20 times
+ * option cc_timeout_ms). */
 void cache_sweep(const char *directory);
 /* The same, at the first call of the process. */
 void cache_sweep_once(const char *directory);

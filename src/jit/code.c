@@ -235,8 +235,10 @@ static void compile(Attempt *a) {
         found = object_folder(place, a->directory, folder, &more);
         if (!found && place == 0 && a->directory[0]) a->result.cache = REASON_cache_unusable;
         if (!found) continue;
+        int held = object_hold(folder);
         compile_in(a, folder, place == 0);
         object_remove_folder(folder);
+        if (held >= 0) close(held);
     }
     if (!found) give_up(a, REASON_compiler_failed, "no folder takes temporary files");
 }

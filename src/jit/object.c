@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -155,6 +156,25 @@ void *object_load(int file, char why[OBJECT_WHY]) {
 }
 
 /* ---- folders ----------------------------------------------------------------------------- */
+
+enum { LOOK = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC };
+
+static bool lock(int file) { return flock(file, LOCK_EX | LOCK_NB) == 0; }
+
+int object_hold(const char *path) {
+    int file = open(path, LOOK);
+    if (file < 0 || lock(file)) return file;
+    close(file);
+    return -1;
+}
+
+bool object_is_held(int folder, const char *name) {
+    int file = openat(folder, name, LOOK);
+    if (file < 0) return true;
+    bool held = !lock(file);
+    close(file);
+    return held;
+}
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place) {
     (void)status, (void)kind, (void)place;

@@ -23,6 +23,11 @@ void *object_load(int file, char why[OBJECT_WHY]);
  * those for temporary files, $TMPDIR, /tmp ... False: nothing can be written there. *more: there
  * are further places. */
 bool object_folder(int place, const char *first, char path[OBJECT_PATH], bool *more);
+/* A file or folder at work is somebody's while the descriptor is open, which a process that is
+ * killed closes, too; -1: it cannot be told (network file systems). */
+int object_hold(const char *path);
+/* Somebody holds the name in the open folder, or it cannot be told. */
+bool object_is_held(int folder, const char *name);
 /* With all that is in it. */
 void object_remove_folder(const char *path);
 

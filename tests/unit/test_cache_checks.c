@@ -8,8 +8,11 @@
 #include "base/map.h"
 #include "carbide.h"
 #include "jit/compiler.h"
+#include "jit/object.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -311,14 +314,15 @@ static void test_what_a_key_depends_on(void **state) {
 
 /* ---- what is left behind ----------------------------------------------------------------- */
 
-static void make(const char *name, bool folder, bool old) {
-    const struct timespec past[2] = {{.tv_sec = time(NULL) - 7200}, {.tv_sec = time(NULL) - 7200}};
+/* age: in seconds */
+static void make(const char *name, bool folder, int age) {
+    const struct timespec past = {.tv_sec = time(NULL) - age};
     char made[700], inside[800];
     snprintf(made, sizeof made, "%s/%s", cache, name);
     snprintf(inside, sizeof inside, "%s/kernel.so", made);
     if (folder) mkdir(made, 0700);
     write_file(folder ? inside : made, "x", 0600);
-    if (old) utimensat(AT_FDCWD, made, past, 0);
+    utimensat(AT_FDCWD, made, (struct timespec[]){past, past}, 0);
 }
 
 static bool is_there(const char *name) {
@@ -330,11 +334,19 @@ static bool is_there(const char *name) {
 static void test_leftovers(void **state) {
     (void)state;
     char outside[400], victims[400], link[700];
-    make("work-old", false, true);
-    make("work-oldfolder", true, true);
-    make("work-new", false, false);
-    make("work-newfolder", true, false);
-    make("notes", false, true);
+    enum { NEW = 0, DEAD = 120, OLD = 7200 };
+    char held[700];
+    make("work-old", false, OLD);
+    make("work-oldfolder", true, OLD);
+    make("work-dead", false, DEAD); /* of nobody who lives */
+    make("work-deadfolder", true, DEAD);
+    make("work-new", false, NEW);
+    make("work-newfolder", true, NEW);
+    make("work-heldfolder", true, DEAD);
+    snprintf(held, sizeof held, "%s/work-heldfolder", cache);
+    int holds = object_hold(held);
+    assert_true(holds >= 0);
+    make("notes", false, OLD);
     path_in(outside, "outside");
     write_file(outside, "x", 0600);
     snprintf(link, sizeof link, "%s/work-link", cache); /* goes, what it leads to stays */
@@ -347,12 +359,36 @@ static void test_leftovers(void **state) {
     assert_int_equal(symlink(victims, link), 0);
     path_in(victims, "victims/victim");
     write_file(victims, "x", 0600);
-    make("work-oldfolder", true, true);
+    make("work-oldfolder", true, OLD);
     cache_trim(cache);
     assert_false(is_there("work-old") || is_there("work-oldfolder") || is_there("work-link"));
+    assert_false(is_there("work-dead") || is_there("work-deadfolder"));
+    assert_true(is_there("work-heldfolder"));
+    close(holds);
+    cache_trim(cache);
+    assert_false(is_there("work-heldfolder"));
     assert_true(is_there("work-new") && is_there("work-newfolder") && is_there("notes"));
     assert_int_equal(access(outside, F_OK), 0);
     assert_int_equal(access(victims, F_OK), 0);
+}
+
+static atomic_bool compiled;
+
+static void *sweeps(void *unused) {
+    while (!atomic_load(&compiled)) cache_sweep(cache), usleep(1000);
+    return unused;
+}
+
+/* Another process may sweep as often as it likes: what a compiler works in stays. */
+static void test_slow_compilers(void **state) {
+    (void)state;
+    pthread_t other;
+    use_script("slow", "touch -d '5 minutes ago' \"${out%/*}\"; sleep 0.1; exec cc \"$@\"");
+    assert_int_equal(pthread_create(&other, NULL, sweeps, NULL), 0);
+    CodeResult result = load_adder(71);
+    atomic_store(&compiled, true);
+    pthread_join(other, NULL);
+    assert_adds(result, 71);
 }
 
 int main(void) {
@@ -369,6 +405,7 @@ int main(void) {
         CHECK(test_keys),
         CHECK(test_what_a_key_depends_on),
         CHECK(test_leftovers),
+        CHECK(test_slow_compilers),
     };
     return cmocka_run_group_tests_name("cache checks", tests, NULL, NULL);
 }
