@@ -72,7 +72,12 @@ static Tensor *masked_select(Tensor *x, Tensor *mask) {
     Meta meta;
     if (!tensor_known(x, name) || !tensor_known(mask, name)) return NULL;
     if (mask->dtype != CB_BOOL) {
-        fail(CB_ERR_DTYPE, "%s: the mask is %s, not bool", name, cb_dtype_name(mask->dtype));
+        char given[2][128];
+        const Meta meta_of_x = tensor_meta(x), meta_of_mask = tensor_meta(mask);
+        meta_format(&meta_of_x, given[0], sizeof given[0]);
+        meta_format(&meta_of_mask, given[1], sizeof given[1]);
+        fail(CB_ERR_DTYPE, "%s: the mask is %s, not bool: %s, %s", name, cb_dtype_name(mask->dtype),
+             given[0], given[1]);
         return NULL;
     }
     if (!broadcast(x, mask, &meta)) return NULL;

@@ -10,6 +10,7 @@
 #include "op/op.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 cb_operand attr_number(const Attrs *attrs, int word) {
@@ -29,7 +30,16 @@ void attr_set_number(Attrs *attrs, int word, cb_operand number) {
 bool attr_take_number(Attrs *attrs, int word, cb_operand given, const char *op, const char *name) {
     attr_set_number(attrs, word, given);
     if (number_given(&given) || !given.tensor) return true;
-    fail(CB_ERR_ARGUMENT, "%s: %s is a number, and no tensor", op, name);
+    const OpInfo *info = op_info(op_find(op, strlen(op)));
+    char order[256] = ""; /* of an op's arguments, which may have been confused */
+    for (int i = 0; i < info->param_count; i++) {
+        size_t used = strlen(order);
+        snprintf(order + used, sizeof order - used, "%s%s", i ? ", " : "", info->param[i].name);
+    }
+    if (*order)
+        fail(CB_ERR_ARGUMENT, "%s: %s is a number, and no tensor, in %s(%s)", op, name, op, order);
+    else
+        fail(CB_ERR_ARGUMENT, "%s: %s is a number, and no tensor", op, name);
     return false;
 }
 

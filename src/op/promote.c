@@ -130,7 +130,9 @@ static bool promoting_rule(InferCall *call) {
 
 static bool where_rule(InferCall *call) {
     if (call->input[0].dtype != CB_BOOL && call->input[0].dtype != CB_U8)
-        return infer_fail(call, CB_ERR_DTYPE, "the condition is not a bool tensor");
+        return infer_fail(call, CB_ERR_DTYPE,
+                          "the condition or mask is %s and must be bool, as cb_ne(mask, 0) is",
+                          cb_dtype_name(call->input[0].dtype));
     convert(call, promote_inputs(call->input, 1, call->input_count));
     call->out->input_dtype[0] = CB_BOOL;
     return true;

@@ -119,7 +119,7 @@ static void gradient(void **state) {
 static void refused(void **state) {
     (void)state;
     cb_tensor *x = cb_ones(3);
-    REFUSED(cb_masked_select(x, x), "masked_select: the mask is f32, not bool");
+    REFUSED(cb_masked_select(x, x), "masked_select: the mask is f32, not bool: f32[");
     REFUSED(cb_masked_select(x, cb_ones(2, CB_BOOL)), "masked_select: sizes do not broadcast");
     assert_null(cb_nonzero(NULL));
     assert_null(cb_masked_select(x, NULL));

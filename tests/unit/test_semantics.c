@@ -187,7 +187,8 @@ static void full_takes_its_dtype_from_the_number(void **state) {
     expect_refused(full_nan, sample[CB_F32], NULL, "full: the number nan is no i32");
     expect_refused(full_f16, sample[CB_F32], NULL, "full: the number 65505 is no f16");
     expect_refused(full_nothing, sample[CB_F32], NULL, "full: value must be a number");
-    expect_refused(full_tensor, sample[CB_F32], NULL, "full: value is a number, and no tensor");
+    expect_refused(full_tensor, sample[CB_F32], NULL,
+                   "full: value is a number, and no tensor, in full(");
 }
 
 BODY(fill_with_half, cb_masked_fill(in[0], cb_eq(in[0], 1), 3.5))

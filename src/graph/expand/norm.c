@@ -11,8 +11,16 @@
 
 #include <float.h>
 
+static const char *sizes_text(Graph *graph, cb_dim_list sizes) {
+    Buffer text = buffer_new(graph->arena);
+    int count = sizes.count < CB_MAX_RANK ? sizes.count : CB_MAX_RANK;
+    put_sizes(&text, count, sizes.at);
+    return buffer_text(&text);
+}
+
 /* The trailing dims that a norm runs over; false with an error when x does not end with them. */
-static bool norm_dims(Op op, const Node *x, cb_dim_list normalized, cb_dim_list *dims) {
+static bool norm_dims(Graph *graph, Op op, const Node *x, cb_dim_list normalized,
+                      cb_dim_list *dims) {
     int first = x->rank - normalized.count;
     bool fits = normalized.count > 0 && first >= 0;
     for (int i = 0; fits && i < normalized.count; i++)
@@ -20,18 +28,20 @@ static bool norm_dims(Op op, const Node *x, cb_dim_list normalized, cb_dim_list 
     *dims = (cb_dim_list){normalized.count, {0}};
     for (int i = 0; i < normalized.count && fits; i++) dims->at[i] = first + i;
     if (!fits)
-        fail(CB_ERR_SHAPE, "%s: the normalized sizes are not the last ones of x",
-             op_info(op)->name);
+        fail(CB_ERR_SHAPE, "%s: the normalized sizes %s are not the last ones of x",
+             op_info(op)->name, sizes_text(graph, normalized));
     return fits;
 }
 
 /* A weight or bias has the sizes that are normalized, and no others that broadcast. */
-static bool fits_normalized(Op op, const Node *parameter, const char *name,
+static bool fits_normalized(Graph *graph, Op op, const Node *parameter, const char *name,
                             cb_dim_list normalized) {
     bool fits = !parameter || parameter->rank == normalized.count;
     for (int i = 0; parameter && fits && i < normalized.count; i++)
         fits = parameter->size[i] == normalized.at[i];
-    if (!fits) fail(CB_ERR_SHAPE, "%s: %s must have the normalized sizes", op_info(op)->name, name);
+    if (!fits)
+        fail(CB_ERR_SHAPE, "%s: %s must have the normalized sizes %s", op_info(op)->name, name,
+             sizes_text(graph, normalized));
     return fits;
 }
 
@@ -59,9 +69,9 @@ static Node *standardized(Graph *graph, Node *x, cb_dim_list dims, double eps) {
 
 static Node *layer_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
     cb_dim_list dims, normalized = attr_dims(attrs, ATTR_layer_norm_normalized);
-    if (!norm_dims(OP_layer_norm, input[0], normalized, &dims) ||
-        !fits_normalized(OP_layer_norm, input[1], "weight", normalized) ||
-        !fits_normalized(OP_layer_norm, input[2], "bias", normalized))
+    if (!norm_dims(graph, OP_layer_norm, input[0], normalized, &dims) ||
+        !fits_normalized(graph, OP_layer_norm, input[1], "weight", normalized) ||
+        !fits_normalized(graph, OP_layer_norm, input[2], "bias", normalized))
         return NULL;
     double eps = attr_float(attrs, ATTR_layer_norm_eps);
     Node *y = standardized(graph, node_widen(graph, input[0]), dims, eps);
@@ -70,8 +80,8 @@ static Node *layer_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
 
 static Node *rms_norm(Graph *graph, Node *const *input, const Attrs *attrs) {
     cb_dim_list dims, normalized = attr_dims(attrs, ATTR_rms_norm_normalized);
-    if (!norm_dims(OP_rms_norm, input[0], normalized, &dims) ||
-        !fits_normalized(OP_rms_norm, input[1], "weight", normalized))
+    if (!norm_dims(graph, OP_rms_norm, input[0], normalized, &dims) ||
+        !fits_normalized(graph, OP_rms_norm, input[1], "weight", normalized))
         return NULL;
     Node *x = node_widen(graph, input[0]);
     Node *power = call_reduce(graph, OP_mean, call1(graph, OP_square, x), dims, true);
