@@ -109,7 +109,7 @@ CB_API void cb_site(const char *file, int line);
 
 /* How those macros do it. The arguments of a call may be functions of yours that call ops, too, so
  * the line is set behind them, right before the function runs: CB_AT(cb_matmul, a, b) calls an
- * inline function that takes the same arguments and, last, the line. CB_AT_GIVES defines that one,
+ * inline function that takes the line and the same arguments. CB_AT_GIVES defines that one,
  * or CB_AT_VOID where nothing is given back. CB_HERE sets the line before: for functions that take
  * no tensor and no other handle, as each inline function costs those who include this some time. */
 #ifdef CARBIDE_BUILD /* the library's own calls keep the line of the user's call */
@@ -122,16 +122,17 @@ CB_API void cb_site(const char *file, int line);
 #else
 #define CB_HERE cb_site(__FILE__, __LINE__)
 #define CB_SITE const char *cb_file, int cb_line
+#define CB_SITE_AND(...) (CB_SITE, __VA_ARGS__)
 #define CB_AT_NAME(name) name##_at_line
-#define CB_AT(name, ...) name##_at_line(__VA_ARGS__, __FILE__, __LINE__)
-#define CB_AT_CHOSEN(function, ...) (function)(__VA_ARGS__, __FILE__, __LINE__)
+#define CB_AT(name, ...) name##_at_line(__FILE__, __LINE__, __VA_ARGS__)
+#define CB_AT_CHOSEN(function, ...) (function)(__FILE__, __LINE__, __VA_ARGS__)
 #define CB_AT_GIVES(result, name, parameters, arguments)                                           \
-    static inline result name##_at_line parameters {                                               \
+    static inline result name##_at_line CB_SITE_AND parameters {                                   \
         cb_site(cb_file, cb_line);                                                                 \
         return (name)arguments;                                                                    \
     }
 #define CB_AT_VOID(name, parameters, arguments)                                                    \
-    static inline void name##_at_line parameters {                                                 \
+    static inline void name##_at_line CB_SITE_AND parameters {                                     \
         cb_site(cb_file, cb_line);                                                                 \
         (name)arguments;                                                                           \
     }
@@ -340,6 +341,7 @@ CB_BELONGS(bool, a_bool)
 CB_BELONGS(double, a_number)
 CB_BELONGS(cb_operand, a_tensor_or_number)
 CB_BELONGS(cb_dim_list, a_number_or_cb_dims)
+CB_BELONGS(cb_dim_list, a_number_or_cb_dims_or_a_name)
 CB_BELONGS(cb_float_list, a_number_or_cb_floats)
 #undef CB_BELONGS
 #endif
@@ -359,7 +361,8 @@ typedef enum __attribute__((packed)) cb_reduction {
 #define CB_REDUCE_BATCHMEAN ((cb_reduction)CB_REDUCE_BATCHMEAN)
 #endif
 
-/* The padding of a convolution by name: "same" or "valid". A name is taken where padding is. */
+/* The padding of a convolution by name: "same" or "valid". A name is taken where a convolution's
+ * padding is. */
 CB_API cb_dim_list cb_padding(const char *name);
 
 #ifdef __cplusplus
@@ -381,6 +384,13 @@ double cb_float_of(cb_reduction) = delete;
 cb_float_list cb_floats_of(cb_dtype) = delete;
 cb_float_list cb_floats_of(cb_reduction) = delete;
 template <typename T> bool cb_flag_of(T *) = delete;
+template <typename T> int64_t cb_integer_of(T *) = delete; /* here and below for short errors */
+template <typename T> int64_t cb_size_of(T *) = delete;
+template <typename T> int64_t cb_reduction_of(T *) = delete;
+template <typename T> double cb_float_of(T *) = delete;
+template <typename T> cb_dim_list cb_dims_of(T *) = delete;
+template <typename T> cb_dim_list cb_padding_of(T *) = delete;
+template <typename T> cb_float_list cb_floats_of(T *) = delete;
 bool cb_flag_of(double) = delete;
 bool cb_flag_of(float) = delete;
 int64_t cb_integer_of(cb_dtype) = delete;
@@ -393,6 +403,10 @@ static inline cb_dim_list cb_dims_of(cb_dim_list l) { return l; }
 cb_dim_list cb_dims_of(cb_dtype) = delete;
 cb_dim_list cb_dims_of(cb_reduction) = delete;
 cb_dim_list cb_dims_of(bool) = delete;
+static inline cb_dim_list cb_padding_of(cb_dim_list l) { return l; }
+cb_dim_list cb_padding_of(cb_dtype) = delete;
+cb_dim_list cb_padding_of(cb_reduction) = delete;
+cb_dim_list cb_padding_of(bool) = delete;
 int64_t cb_size_of(cb_dtype) = delete;
 int64_t cb_size_of(cb_reduction) = delete;
 int64_t cb_size_of(bool) = delete;
@@ -409,7 +423,8 @@ static inline cb_operand cb_operand_unsigned(unsigned long long i) {
     static inline int64_t cb_size_of(type i) { return as_int64; }                                  \
     static inline int64_t cb_reduction_of(type i) { return as_int64; }                             \
     static inline cb_operand cb_operand_of(type i) { return operand(i); }                          \
-    static inline cb_dim_list cb_dims_of(type i) { return cb_dims_one(as_int64); }
+    static inline cb_dim_list cb_dims_of(type i) { return cb_dims_one(as_int64); }                 \
+    static inline cb_dim_list cb_padding_of(type i) { return cb_dims_one(as_int64); }
 CB_OF_INTEGER(int, i, cb_operand_int)
 CB_OF_INTEGER(unsigned, i, cb_operand_int)
 CB_OF_INTEGER(long, i, cb_operand_int)
@@ -417,7 +432,7 @@ CB_OF_INTEGER(unsigned long, static_cast<int64_t>(i), cb_operand_unsigned)
 CB_OF_INTEGER(long long, i, cb_operand_int)
 CB_OF_INTEGER(unsigned long long, static_cast<int64_t>(i), cb_operand_unsigned)
 #undef CB_OF_INTEGER
-static inline cb_dim_list cb_dims_of(const char *padding) { return cb_padding(padding); }
+static inline cb_dim_list cb_padding_of(const char *padding) { return cb_padding(padding); }
 static inline cb_float_list cb_floats_of(double d) { return cb_floats_one(d); }
 static inline cb_float_list cb_floats_of(cb_float_list l) { return l; }
 template <typename... D> static inline cb_float_list cb_floats(D... d) {
@@ -481,21 +496,18 @@ static inline cb_dim_list cb_dims_unsigned(unsigned long long d) { return cb_dim
         long long: cb_operand_int,                                                                 \
         unsigned long long: cb_operand_unsigned,                                                   \
         default: cb_operand_tensor)(x)
-#define cb_dims_of(d)                                                                              \
-    _Generic((d),                                                                                  \
-        cb_dim_list: cb_dims_same,                                                                 \
-        char *: cb_padding,                                                                        \
-        const char *: cb_padding,                                                                  \
-        unsigned char: cb_dims_one,                                                                \
-        short: cb_dims_one,                                                                        \
-        unsigned short: cb_dims_one,                                                               \
-        int: cb_dims_one,                                                                          \
-        unsigned: cb_dims_one,                                                                     \
-        long: cb_dims_one,                                                                         \
-        unsigned long: cb_dims_unsigned,                                                           \
-        long long: cb_dims_one,                                                                    \
-        unsigned long long: cb_dims_unsigned,                                                      \
-        default: cb_here_belongs_a_number_or_cb_dims)(d)
+#define CB_DIMS                                                                                    \
+    cb_dim_list: cb_dims_same, unsigned char: cb_dims_one, short: cb_dims_one,                     \
+    unsigned short: cb_dims_one, int: cb_dims_one, unsigned: cb_dims_one, long: cb_dims_one,       \
+    unsigned long: cb_dims_unsigned, long long: cb_dims_one, unsigned long long: cb_dims_unsigned
+#define cb_dims_of(d) _Generic((d), CB_DIMS, default: cb_here_belongs_a_number_or_cb_dims)(d)
+/* Of a convolution: "same" or "valid" may stand there, too. */
+#define cb_padding_of(d)                                                                           \
+    (CB_HERE, _Generic((d),                                                                        \
+         CB_DIMS,                                                                                  \
+         char *: cb_padding,                                                                       \
+         const char *: cb_padding,                                                                 \
+         default: cb_here_belongs_a_number_or_cb_dims_or_a_name)(d))
 /* One function of every integer type, and of bool; one of those that int64_t does not hold. */
 #define CB_INTEGERS(f, of_unsigned)                                                                \
     bool: f, char: f, unsigned char: f, short: f, unsigned short: f, int: f, unsigned: f, long: f, \
@@ -612,15 +624,15 @@ CB_API cb_tensor *cb_sub_(cb_tensor *x, cb_operand y);
 CB_API cb_tensor *cb_mul_(cb_tensor *x, cb_operand y);
 CB_API cb_tensor *cb_div_(cb_tensor *x, cb_operand y);
 CB_API cb_tensor *cb_relu_(cb_tensor *x);
-CB_AT_GIVES(cb_tensor *, cb_add_, (cb_tensor *x, cb_operand y, CB_SITE), (x, y))
+CB_AT_GIVES(cb_tensor *, cb_add_, (cb_tensor *x, cb_operand y), (x, y))
 #define cb_add_(x, y) CB_AT(cb_add_, x, cb_operand_of(y))
-CB_AT_GIVES(cb_tensor *, cb_sub_, (cb_tensor *x, cb_operand y, CB_SITE), (x, y))
+CB_AT_GIVES(cb_tensor *, cb_sub_, (cb_tensor *x, cb_operand y), (x, y))
 #define cb_sub_(x, y) CB_AT(cb_sub_, x, cb_operand_of(y))
-CB_AT_GIVES(cb_tensor *, cb_mul_, (cb_tensor *x, cb_operand y, CB_SITE), (x, y))
+CB_AT_GIVES(cb_tensor *, cb_mul_, (cb_tensor *x, cb_operand y), (x, y))
 #define cb_mul_(x, y) CB_AT(cb_mul_, x, cb_operand_of(y))
-CB_AT_GIVES(cb_tensor *, cb_div_, (cb_tensor *x, cb_operand y, CB_SITE), (x, y))
+CB_AT_GIVES(cb_tensor *, cb_div_, (cb_tensor *x, cb_operand y), (x, y))
 #define cb_div_(x, y) CB_AT(cb_div_, x, cb_operand_of(y))
-CB_AT_GIVES(cb_tensor *, cb_relu_, (cb_tensor *x, CB_SITE), (x))
+CB_AT_GIVES(cb_tensor *, cb_relu_, (cb_tensor *x), (x))
 #define cb_relu_(x) CB_AT(cb_relu_, x)
 
 /* ---- gradients ---- */
@@ -751,6 +763,16 @@ static inline cb_function *cb_compile(cb_graph *g, const char *o = CB_NULL) {
 }
 extern "C" {
 #else
+/* What else is given is an argument of these, as with CB_BELONGS. */
+#define CB_REFUSES(name)                                                                           \
+    typedef struct name##_only {                                                                   \
+        char unused;                                                                               \
+    } name##_only;                                                                                 \
+    cb_function *name(name##_only, const char *options);                                           \
+    CB_AT_GIVES(cb_function *, name, (name##_only f, const char *options), (f, options))
+CB_REFUSES(cb_compile_takes_a_function_of_1_to_4_tensors_or_a_module_or_a_graph)
+CB_REFUSES(cb_compile_n_takes_such_a_function)
+#undef CB_REFUSES
 #define CB_COMPILE(f, options)                                                                     \
     CB_AT_CHOSEN(_Generic((f),                                                                     \
                      cb_function_1 *: CB_AT_NAME(cb_compile_1),                                    \
@@ -758,7 +780,10 @@ extern "C" {
                      cb_function_3 *: CB_AT_NAME(cb_compile_3),                                    \
                      cb_function_4 *: CB_AT_NAME(cb_compile_4),                                    \
                      cb_module *: CB_AT_NAME(cb_compile_module),                                   \
-                     cb_graph *: CB_AT_NAME(cb_compile_graph)),                                    \
+                     cb_graph *: CB_AT_NAME(cb_compile_graph),                                     \
+                     cb_function_n *: CB_AT_NAME(cb_compile_n_takes_such_a_function),              \
+                     default: CB_AT_NAME(                                                          \
+                         cb_compile_takes_a_function_of_1_to_4_tensors_or_a_module_or_a_graph)),   \
                  f, options)
 #define CB_COMPILE_1(f) CB_COMPILE(f, CB_NULL)
 #define cb_compile(...)                                                                            \

@@ -185,99 +185,97 @@ CB_API bool cb_interrupted(void);
 
 #ifndef CARBIDE_BUILD /* as in carbide_calls.h: errors name the caller's line */
 #define cb_tokens_open(...) (CB_HERE, (cb_tokens_open)(__VA_ARGS__))
-CB_AT_VOID(cb_tokens_close, (cb_tokens *tokens, CB_SITE), (tokens))
+CB_AT_VOID(cb_tokens_close, (cb_tokens *tokens), (tokens))
 #define cb_tokens_close(...) CB_AT(cb_tokens_close, __VA_ARGS__)
-CB_AT_GIVES(int64_t, cb_tokens_count, (const cb_tokens *tokens, CB_SITE), (tokens))
+CB_AT_GIVES(int64_t, cb_tokens_count, (const cb_tokens *tokens), (tokens))
 #define cb_tokens_count(...) CB_AT(cb_tokens_count, __VA_ARGS__)
 CB_AT_GIVES(cb_status, cb_tokens_read, (const cb_tokens *tokens, int64_t first, int64_t count,
-                                        int64_t *out, CB_SITE), (tokens, first, count, out))
+                                        int64_t *out), (tokens, first, count, out))
 #define cb_tokens_read(...) CB_AT(cb_tokens_read, __VA_ARGS__)
-CB_AT_GIVES(cb_status, cb_tokens_check, (const cb_tokens *tokens, CB_SITE), (tokens))
+CB_AT_GIVES(cb_status, cb_tokens_check, (const cb_tokens *tokens), (tokens))
 #define cb_tokens_check(...) CB_AT(cb_tokens_check, __VA_ARGS__)
 #define cb_tokens_save(...) (CB_HERE, (cb_tokens_save)(__VA_ARGS__))
 CB_AT_GIVES(cb_token_reader *, cb_token_reader_new, (const cb_tokens *tokens, int64_t first,
                                                      int64_t end, int64_t batch, int64_t length,
-                                                     uint64_t seed, CB_SITE),
+                                                     uint64_t seed),
             (tokens, first, end, batch, length, seed))
 #define cb_token_reader_new(...) CB_AT(cb_token_reader_new, __VA_ARGS__)
 CB_AT_GIVES(cb_status, cb_token_reader_next, (cb_token_reader *reader, cb_tensor **inputs,
-                                              cb_tensor **targets, CB_SITE),
-            (reader, inputs, targets))
+                                              cb_tensor **targets), (reader, inputs, targets))
 #define cb_token_reader_next(...) CB_AT(cb_token_reader_next, __VA_ARGS__)
-CB_AT_GIVES(cb_module *, cb_token_reader_state, (cb_token_reader *reader, CB_SITE), (reader))
+CB_AT_GIVES(cb_module *, cb_token_reader_state, (cb_token_reader *reader), (reader))
 #define cb_token_reader_state(...) CB_AT(cb_token_reader_state, __VA_ARGS__)
-CB_AT_VOID(cb_token_reader_free, (cb_token_reader *reader, CB_SITE), (reader))
+CB_AT_VOID(cb_token_reader_free, (cb_token_reader *reader), (reader))
 #define cb_token_reader_free(...) CB_AT(cb_token_reader_free, __VA_ARGS__)
 #define cb_idx_load(...) (CB_HERE, (cb_idx_load)(__VA_ARGS__))
 #define cb_csv_load(...) (CB_HERE, (cb_csv_load)(__VA_ARGS__))
 #define cb_samples_folder(...) (CB_HERE, (cb_samples_folder)(__VA_ARGS__))
-CB_AT_GIVES(cb_samples *, cb_samples_tensors, (cb_tensor *pictures, cb_tensor *labels, CB_SITE),
+CB_AT_GIVES(cb_samples *, cb_samples_tensors, (cb_tensor *pictures, cb_tensor *labels),
             (pictures, labels))
 #define cb_samples_tensors(...) CB_AT(cb_samples_tensors, __VA_ARGS__)
-CB_AT_VOID(cb_samples_free, (cb_samples *samples, CB_SITE), (samples))
+CB_AT_VOID(cb_samples_free, (cb_samples *samples), (samples))
 #define cb_samples_free(...) CB_AT(cb_samples_free, __VA_ARGS__)
-CB_AT_GIVES(int64_t, cb_samples_count, (const cb_samples *samples, CB_SITE), (samples))
+CB_AT_GIVES(int64_t, cb_samples_count, (const cb_samples *samples), (samples))
 #define cb_samples_count(...) CB_AT(cb_samples_count, __VA_ARGS__)
-CB_AT_GIVES(int64_t, cb_samples_classes, (const cb_samples *samples, CB_SITE), (samples))
+CB_AT_GIVES(int64_t, cb_samples_classes, (const cb_samples *samples), (samples))
 #define cb_samples_classes(...) CB_AT(cb_samples_classes, __VA_ARGS__)
-CB_AT_GIVES(const char *, cb_samples_class, (const cb_samples *samples, int64_t index, CB_SITE),
+CB_AT_GIVES(const char *, cb_samples_class, (const cb_samples *samples, int64_t index),
             (samples, index))
 #define cb_samples_class(...) CB_AT(cb_samples_class, __VA_ARGS__)
 CB_AT_GIVES(cb_sample_reader *, cb_sample_reader_new, (const cb_samples *samples,
-                                                       const cb_sample_options *options, CB_SITE),
+                                                       const cb_sample_options *options),
             (samples, options))
 #define cb_sample_reader_new(...) CB_AT(cb_sample_reader_new, __VA_ARGS__)
 CB_AT_GIVES(cb_status, cb_sample_reader_next, (cb_sample_reader *reader, cb_tensor **pictures,
-                                               cb_tensor **labels, CB_SITE),
-            (reader, pictures, labels))
+                                               cb_tensor **labels), (reader, pictures, labels))
 #define cb_sample_reader_next(...) CB_AT(cb_sample_reader_next, __VA_ARGS__)
-CB_AT_GIVES(cb_module *, cb_sample_reader_state, (cb_sample_reader *reader, CB_SITE), (reader))
+CB_AT_GIVES(cb_module *, cb_sample_reader_state, (cb_sample_reader *reader), (reader))
 #define cb_sample_reader_state(...) CB_AT(cb_sample_reader_state, __VA_ARGS__)
-CB_AT_VOID(cb_sample_reader_free, (cb_sample_reader *reader, CB_SITE), (reader))
+CB_AT_VOID(cb_sample_reader_free, (cb_sample_reader *reader), (reader))
 #define cb_sample_reader_free(...) CB_AT(cb_sample_reader_free, __VA_ARGS__)
 #define cb_tokenizer_bytes() (CB_HERE, (cb_tokenizer_bytes)())
 #define cb_tokenizer_gpt2(...) (CB_HERE, (cb_tokenizer_gpt2)(__VA_ARGS__))
-CB_AT_VOID(cb_tokenizer_free, (cb_tokenizer *tokenizer, CB_SITE), (tokenizer))
+CB_AT_VOID(cb_tokenizer_free, (cb_tokenizer *tokenizer), (tokenizer))
 #define cb_tokenizer_free(...) CB_AT(cb_tokenizer_free, __VA_ARGS__)
-CB_AT_GIVES(int64_t, cb_tokenizer_count, (const cb_tokenizer *tokenizer, CB_SITE), (tokenizer))
+CB_AT_GIVES(int64_t, cb_tokenizer_count, (const cb_tokenizer *tokenizer), (tokenizer))
 #define cb_tokenizer_count(...) CB_AT(cb_tokenizer_count, __VA_ARGS__)
-CB_AT_GIVES(int32_t, cb_tokenizer_id, (const cb_tokenizer *tokenizer, const char *text, CB_SITE),
+CB_AT_GIVES(int32_t, cb_tokenizer_id, (const cb_tokenizer *tokenizer, const char *text),
             (tokenizer, text))
 #define cb_tokenizer_id(...) CB_AT(cb_tokenizer_id, __VA_ARGS__)
-CB_AT_GIVES(int32_t, cb_tokenizer_add_special, (cb_tokenizer *tokenizer, const char *text, CB_SITE),
+CB_AT_GIVES(int32_t, cb_tokenizer_add_special, (cb_tokenizer *tokenizer, const char *text),
             (tokenizer, text))
 #define cb_tokenizer_add_special(...) CB_AT(cb_tokenizer_add_special, __VA_ARGS__)
 CB_AT_GIVES(int64_t, cb_tokenizer_encode, (const cb_tokenizer *tokenizer, const char *text,
-                                           int64_t bytes, bool special, int32_t *ids, CB_SITE),
+                                           int64_t bytes, bool special, int32_t *ids),
             (tokenizer, text, bytes, special, ids))
 #define cb_tokenizer_encode(...) CB_AT(cb_tokenizer_encode, __VA_ARGS__)
 CB_AT_GIVES(cb_status, cb_tokenizer_encode_file, (const cb_tokenizer *tokenizer,
                                                   const char *text_path, bool special,
-                                                  const char *path, int bytes, CB_SITE),
+                                                  const char *path, int bytes),
             (tokenizer, text_path, special, path, bytes))
 #define cb_tokenizer_encode_file(...) CB_AT(cb_tokenizer_encode_file, __VA_ARGS__)
 CB_AT_GIVES(int64_t, cb_tokenizer_decode, (const cb_tokenizer *tokenizer, const int32_t *ids,
-                                           int64_t count, char *text, int64_t capacity, CB_SITE),
+                                           int64_t count, char *text, int64_t capacity),
             (tokenizer, ids, count, text, capacity))
 #define cb_tokenizer_decode(...) CB_AT(cb_tokenizer_decode, __VA_ARGS__)
 CB_AT_GIVES(const char *, cb_tokenizer_token, (const cb_tokenizer *tokenizer, int32_t id,
-                                               int64_t *bytes, CB_SITE), (tokenizer, id, bytes))
+                                               int64_t *bytes), (tokenizer, id, bytes))
 #define cb_tokenizer_token(...) CB_AT(cb_tokenizer_token, __VA_ARGS__)
 #define cb_progress_new(...) (CB_HERE, (cb_progress_new)(__VA_ARGS__))
-CB_AT_GIVES(bool, cb_progress_due, (const cb_progress *progress, CB_SITE), (progress))
+CB_AT_GIVES(bool, cb_progress_due, (const cb_progress *progress), (progress))
 #define cb_progress_due(...) CB_AT(cb_progress_due, __VA_ARGS__)
 CB_AT_GIVES(cb_status, cb_progress_step, (cb_progress *progress, int64_t step, double loss,
-                                          double lr, CB_SITE), (progress, step, loss, lr))
+                                          double lr), (progress, step, loss, lr))
 #define cb_progress_step(...) CB_AT(cb_progress_step, __VA_ARGS__)
 CB_AT_GIVES(cb_status, cb_progress_value, (cb_progress *progress, int64_t step, const char *name,
-                                           double value, CB_SITE), (progress, step, name, value))
+                                           double value), (progress, step, name, value))
 #define cb_progress_value(...) CB_AT(cb_progress_value, __VA_ARGS__)
-CB_AT_GIVES(double, cb_progress_seconds, (const cb_progress *progress, CB_SITE), (progress))
+CB_AT_GIVES(double, cb_progress_seconds, (const cb_progress *progress), (progress))
 #define cb_progress_seconds(...) CB_AT(cb_progress_seconds, __VA_ARGS__)
-CB_AT_GIVES(cb_status, cb_progress_curve, (const cb_progress *progress, const char *path, CB_SITE),
+CB_AT_GIVES(cb_status, cb_progress_curve, (const cb_progress *progress, const char *path),
             (progress, path))
 #define cb_progress_curve(...) CB_AT(cb_progress_curve, __VA_ARGS__)
-CB_AT_VOID(cb_progress_free, (cb_progress *progress, CB_SITE), (progress))
+CB_AT_VOID(cb_progress_free, (cb_progress *progress), (progress))
 #define cb_progress_free(...) CB_AT(cb_progress_free, __VA_ARGS__)
 #define cb_interrupt_catch() (CB_HERE, (cb_interrupt_catch)())
 #define cb_interrupted() (CB_HERE, (cb_interrupted)())

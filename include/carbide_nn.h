@@ -162,10 +162,11 @@ CB_API cb_tensor *cb_multihead_attention(cb_module *attention_module, cb_tensor 
                                          cb_tensor *key_padding_mask, cb_tensor *attn_mask,
                                          bool average_attn_weights, cb_tensor **weights,
                                          bool is_causal);
-CB_AT_GIVES(cb_tensor *, cb_multihead_attention,
-            (cb_module *attention_module, cb_tensor *query, cb_tensor *key, cb_tensor *value,
-             cb_tensor *key_padding_mask, cb_tensor *attn_mask, bool average_attn_weights,
-             cb_tensor **weights, bool is_causal, CB_SITE),
+CB_AT_GIVES(cb_tensor *, cb_multihead_attention, (cb_module *attention_module, cb_tensor *query,
+                                                  cb_tensor *key, cb_tensor *value,
+                                                  cb_tensor *key_padding_mask,
+                                                  cb_tensor *attn_mask, bool average_attn_weights,
+                                                  cb_tensor **weights, bool is_causal),
             (attention_module, query, key, value, key_padding_mask, attn_mask, average_attn_weights,
              weights, is_causal))
 #define CB_multihead_attention_8(...) CB_AT(cb_multihead_attention, __VA_ARGS__, false)

@@ -14,7 +14,7 @@
  * "x, dim:dims=all, keepdim:bool=false" of sum:
  *
  *     CB_API cb_tensor *cb_sum(cb_tensor *x, cb_dim_list dim, bool keepdim);
- *     CB_AT_GIVES(cb_tensor *, cb_sum, (..., CB_SITE), (x, dim, keepdim))
+ *     CB_AT_GIVES(cb_tensor *, cb_sum, (...), (x, dim, keepdim))
  *     #define CB_sum_1(x) CB_AT(cb_sum, x, CB_ALL, false)
  *     #define CB_sum_2(x, dim) ...
  *     #define cb_sum(...) CB_PICK_3(__VA_ARGS__, CB_sum_3, CB_sum_2, CB_sum_1, )(__VA_ARGS__)

@@ -24,6 +24,7 @@ typedef struct SchemaParam {
     char macro[48];       /* default as a C expression of the public header */
     int word;             /* attributes only, else -1 */
     int count;            /* dims: of the default list */
+    bool named;           /* dims: a padding, for which "same" or "valid" may stand */
     const char *number;   /* numbers: the kind of the default, CB_OPERAND_INT */
     const char *varies;   /* the rest of a Varies of op.h */
     int same_as;          /* dims: the parameter that stands in when the list is empty, or -1 */

@@ -64,8 +64,8 @@ static Type parse_type(const Schema *schema, const char *text) {
     for (Type type = INT; type < TYPE_COUNT; type++)
         if (!strcmp(text, type_info[type].name)) return type;
     schema_refuse(schema,
-                  "unknown type '%s'; int, float, number, bool, dtype, dims, floats, reduction and "
-                  "text exist",
+                  "unknown type '%s'; int, float, number, bool, dtype, dims, padding, floats, "
+                  "reduction and text exist",
                   text);
 }
 
@@ -198,7 +198,8 @@ static void parse_param(Schema *schema, char *text) {
         strcpy(param->macro, "CB_NULL");
     }
     if (colon) parse_varies(schema, param, colon);
-    if (colon) param->type = parse_type(schema, colon);
+    param->named = colon && !strcmp(colon, "padding");
+    if (colon) param->type = param->named ? DIMS : parse_type(schema, colon);
     if (!is_name(text) || strlen(text) >= NAME_SIZE) schema_refuse(schema, "'%s' is no name", text);
     strcpy(param->name, text);
     if (equals) {
@@ -268,7 +269,9 @@ static void write_call(FILE *out, Api api, const Schema *schema, int given) {
     for (int i = 0; i < schema->count; i++) {
         const SchemaParam *param = &schema->param[i];
         bool operand = api.operands && param_is_tensor(param);
-        const char *wrap = operand ? "cb_operand_of" : type_info[param->type].wrap;
+        const char *wrap = operand        ? "cb_operand_of"
+                           : param->named ? "cb_padding_of"
+                                          : type_info[param->type].wrap;
         if (at || i) fprintf(out, ", ");
         if (i >= given)
             fprintf(out, "%s", param->macro);
@@ -282,7 +285,7 @@ static void write_call(FILE *out, Api api, const Schema *schema, int given) {
 static void write_at(FILE *out, Api api, const Schema *schema) {
     fprintf(out, "CB_AT_GIVES(%s, %s%s, (", api.result, api.prefix, schema->name);
     for (int i = 0; i < schema->count; i++) write_parameter(out, api, &schema->param[i], i);
-    fprintf(out, ", CB_SITE), (");
+    fprintf(out, "), (");
     for (int i = 0; i < schema->count; i++)
         fprintf(out, "%s%s", i ? ", " : "", schema->param[i].name);
     fprintf(out, "))\n");

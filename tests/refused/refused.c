@@ -1,14 +1,16 @@
 /* Calls that the compiler refuses, one a line: too few arguments, an integer where a dtype belongs,
  * a number with a fraction, a bool or a dtype where sizes do, one with a fraction where an integer
  * does, a dtype or a reduction where a number does, and a text, a tensor or a number with a
- * fraction where a bool does, in C++ a pointer where a tensor does, which would be a bool. C and
- * C++; tests/refused/refused.sh asks for an error in every line that ends with "refused", and for
- * none elsewhere. */
+ * fraction where a bool does, in C++ a pointer where a tensor does, which would be a bool; and what
+ * cb_compile does not take. C and C++; tests/refused/refused.sh asks for an error in every line
+ * that ends with "refused", and for none elsewhere. */
 #include <carbide.h>
 
-void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x, bool keepdim);
+void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x, bool keepdim,
+             cb_function_n *general);
 
-void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x, bool keepdim) {
+void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x, bool keepdim,
+             cb_function_n *general) {
     cb_zeros(2, 3);                                    /* refused */
     cb_zeros(rows, rows);                              /* refused */
     cb_zeros(rows, columns);                           /* refused */
@@ -78,6 +80,16 @@ void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x
     cb_mse_loss(x, x, 1.0);                            /* refused */
     cb_elu(x, CB_F32);                                 /* refused */
     cb_to(x, CB_REDUCE_SUM);                           /* refused */
+    cb_size(x);                                        /* refused */
+    cb_npy_save("x.npy");                              /* refused */
+    cb_softmax(x, x);                                  /* refused */
+    cb_sum(x, "0");                                    /* refused */
+    cb_zeros("3");                                     /* refused */
+    cb_avg_pool2d(x, 2, 2, "same");                    /* refused */
+    cb_conv2d(x, x, NULL, 1, x);                       /* refused */
+    cb_compile(refused);                               /* refused */
+    cb_compile(x, "fullgraph=1");                      /* refused */
+    cb_compile(general);                               /* refused */
 #ifdef __cplusplus
     const cb_tensor *constant = x;
     cb_mul(x, constant); /* refused in C++ */

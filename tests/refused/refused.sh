@@ -7,7 +7,8 @@ includes="-I../../include -I$1"
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wfloat-equal -Werror"
 cpp="-x c++ -Wold-style-cast -Wzero-as-null-pointer-constant"
 errors=$(mktemp)
-trap 'rm -f "$errors"' EXIT
+messages=$(mktemp)
+trap 'rm -f "$errors" "$messages"' EXIT
 failed=0
 asked=0
 
@@ -20,11 +21,21 @@ ask() { # ask COMPILER FLAGS...
         failed=1
     fi
     # What a template refuses is an error in the header, required or requested by a line of ours.
-    "$@" $includes -fsyntax-only refused.c 2>&1 |
-        sed -En 's/^refused\.c:([0-9]*):.*(error:|required from here|requested here).*/\1/p' |
+    "$@" $includes -fsyntax-only refused.c >"$messages" 2>&1
+    sed -En 's/^refused\.c:([0-9]*):.*(error:|required from here|requested here).*/\1/p' "$messages" |
         sort -nu >"$errors"
     lines='refused \*/$'
-    case " $* " in *" c++ "*) lines='refused \(in C++ \)\?\*/$' ;; esac
+    words="cb_here_belongs_an_integer cb_compile_takes_a_function_of_1_to_4_tensors_or_a_module cb_compile_n_takes_such too.few.arguments.to.function"
+    case " $* " in *" c++ "*)
+        lines='refused \(in C++ \)\?\*/$'
+        words="cb_integer_of.*deleted|deleted.*cb_integer_of a.function.of.1.to.4.tensors takes.cb_compile_n"
+        ;;
+    esac
+    for word in $words cb_too_few_arguments; do
+        grep -Eq "$word" "$messages" && continue
+        echo "$compiler does not say '$word'"
+        failed=1
+    done
     if ! grep -n "$lines" refused.c | cut -d: -f1 | diff - "$errors"; then
         echo "$compiler: < takes the line, > refuses the line of refused.c"
         failed=1

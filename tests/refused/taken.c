@@ -42,6 +42,10 @@ void taken(int rows, unsigned columns, size_t count, int64_t wide, float *data, 
     cb_from_data(data, dtype, cb_dims(2, 3));
     cb_reshape(x, -1);
     cb_sum(x, 0);
+    cb_conv2d(x, x, CB_NULL, 1, "same");
+    cb_conv2d(x, x, CB_NULL, 1, cb_dims(1, 2));
+    cb_conv1d(x, x, CB_NULL, 1, rows);
+    cb_module_free(cb_nn_conv2d(1, 2, 3, 1, "valid"));
     cb_sum(x, cb_dims());
     cb_sum(x, cb_dims(0, rows, small, count, wide, columns, -1, 2), half);
     cb_sum(x, cb_dims(count), half);
