@@ -397,8 +397,7 @@ static Tensor *number_of(const Kept *kept, int input, Number *number) {
     const Backward *backward = kept->backward;
     int count = 0;
     for (int k = 0; k < input; k++) count += backward->input[k] == NO_VALUE;
-    cb_operand given = number_from(backward->dtype[input], (Scalar){.i = kept->argument[count]});
-    return number_wrap(number, &given);
+    return number_hold(number, backward->dtype[input], (Scalar){.i = kept->argument[count]});
 }
 
 static bool list_read(const Kept *kept, const char *what, Tensor *const *given, Number *number,

@@ -14,7 +14,7 @@
 #include "eager/tape.h"
 #include <string.h>
 
-enum { LOCAL_TENSORS = 128, LOCAL_NUMBERS = 8 };
+enum { LOCAL_TENSORS = 128, LOCAL_NUMBERS = 32 };
 
 /* Replaces an output that is no storage of its own by a copy. */
 static bool separate(const Entry *entry, Tensor *const *input, Tensor **output) {
@@ -43,9 +43,8 @@ static void list_inputs(const Entry *entry, Tensor *const *value, const int64_t 
             input[i] = value[v];
             continue;
         }
-        cb_operand given =
-            number_from(entry->graph->input[i]->dtype, (Scalar){.i = argument[next]});
-        input[i] = number_wrap(&number[next++], &given);
+        Scalar given = {.i = argument[next]};
+        input[i] = number_hold(&number[next++], entry->graph->input[i]->dtype, given);
     }
 }
 

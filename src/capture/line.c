@@ -7,7 +7,8 @@
  *     %3 = mul(%1, 0.5)      {mul, 2 operands} {value 1} {0.5} -> value 3, like value 1
  *
  * A line that differs says nothing: the op of the trace is asked then (replay.c). Of one with
- * numbers that are arguments, or with captured tensors (LINE_VARIES), it says the rest. */
+ * numbers that are arguments, with captured tensors, or whose result begins where an argument says
+ * (LINE_VARIES), it says the rest. */
 #include "capture/match.h"
 
 #include <stdlib.h>
@@ -29,19 +30,18 @@ static void note_operand(const Trace *trace, const TraceOperand *operand, TraceL
 }
 
 static bool line_fits(const Trace *trace, const TraceOp *op, TraceLine *line) {
-    bool fits = op->input_count <= LINE_OPERANDS && op->result >= 0 && !op->makes && !op->back &&
-                !trace->value[op->result].shift;
+    bool fits = op->input_count <= LINE_OPERANDS && op->result >= 0 && !op->makes && !op->back;
     for (int k = 0; fits && k < op->input_count; k++) fits = op->input[k].kind != OPERAND_ABSENT;
     if (!fits) return false;
-    bool varies = op->varies;
+    const TraceValue *value = &trace->value[op->result];
+    bool varies = op->varies || value->shift;
     for (int k = 0; k < op->input_count; k++) {
         note_operand(trace, &op->input[k], line, k);
         varies |= line->kind[k] >= LINE_CAPTURED;
     }
-    const TraceValue *value = &trace->value[op->result];
     line->what = line_key(op->op, op->input_count, op->quiet ? -1 : 0);
     line->word_count = op->word_count;
-    line->word = op->called ? op->called : op->word;
+    line->word = op->called && !op->varies ? op->called : op->word;
     line->traits = trace_traits(value, op->result);
     line->result = op->result;
     line->root = trace->value[value->root].kind == VALUE_IS_RESULT ? NO_VALUE : value->root;
@@ -145,14 +145,19 @@ static inline uint32_t differences(const Call *call, const TraceLine *line, int 
     return line->what ^ line_key(op, input_count, call_quiet(call));
 }
 
-/* The line that the call stands at, when it is of this op; plain: and its result no view of what
- * the call was given. */
-static inline const TraceLine *find_line(const Call *call, int op, int input_count, bool plain) {
+/* The line that the call stands at. */
+static inline const TraceLine *next_line(const Call *call) {
     const TraceLine *line = call->next;
     if (POISONS && line != &no_line && !only_matches(call))
         abort(); /* somebody changed what decides, and did not say so */
+    return line;
+}
+
+/* The line is of this op; plain: and its result no view of what the call was given. */
+static inline bool is_of(const Call *call, const TraceLine *line, int op, int input_count,
+                         bool plain) {
     uint32_t differs = differences(call, line, op, input_count);
-    return LIKELY(!(plain ? differs : differs & ~LINE_IS_SHARED)) ? line : NULL;
+    return LIKELY(!(plain ? differs : differs & ~LINE_IS_SHARED));
 }
 
 /* A tensor that the call has met, or a number of the trace. handles: tensors come as such. */
@@ -205,8 +210,10 @@ static inline cb_tensor *take_line(Call *call, const TraceLine *line, bool plain
 
 Tensor *call_meets_line(Call *call, Op op, const cb_operand *input, int input_count,
                         const Attrs *attrs) {
-    const TraceLine *line = find_line(call, op, input_count, false);
-    if (!line || !are_operands(call, line, input, input_count, attrs, false)) return NULL;
+    const TraceLine *line = next_line(call);
+    if (!is_of(call, line, op, input_count, false) ||
+        !are_operands(call, line, input, input_count, attrs, false))
+        return NULL;
     int v = line->result;
     return take_line(call, line, false) ? call->value[v] : NULL;
 }
@@ -223,19 +230,47 @@ static bool is_captured(Call *call, const TraceLine *line, int k, cb_operand giv
     return x && call_traced(call, x) == NO_VALUE && match_real(call, (int)line->operand[k], x);
 }
 
-/* What varies is as it may be. */
-static bool meets_varying(Call *call, const TraceLine *line, const cb_operand *input,
-                          int input_count, const Attrs *attrs) {
-    const TraceOp *op = &call->trace->op[call->at];
+/* Attributes and numbers are those of the trace, or such as may be there. */
+static inline bool meets_numbers(Call *call, const TraceLine *line, const TraceOp *op,
+                                 const cb_operand *input, const Attrs *attrs) {
     for (int i = 0; i < line->word_count; i++)
         if (line->word[i] != attrs->word[i] && !(op->number_words >> i & 1)) return false;
+    return match_numbers(call, op, input, attrs);
+}
+
+/* The same for a view that begins where an argument says, of what the trace has there. */
+static __attribute__((noinline)) bool meets_start(Call *call, const TraceLine *line,
+                                                  const TraceOp *op, const cb_operand *input,
+                                                  const Attrs *attrs) {
+    const Meta *meta = &call->trace->value[op->input[0].value].meta;
+    Attrs normal;
+    attrs_copy(&normal, attrs, op->op);
+    return view_normalize(op->op, meta, &normal) && meets_numbers(call, line, op, input, &normal);
+}
+
+/* What varies is as it may be. */
+static inline bool meets_varying(Call *call, const TraceLine *line, const cb_operand *input,
+                                 int input_count, const Attrs *attrs) {
+    const TraceOp *op = &call->trace->op[call->at];
     for (int k = 0; k < input_count; k++) {
         if (line->kind[k] == LINE_ARGUMENT) continue;
         if (!(line->kind[k] == LINE_CAPTURED ? is_captured(call, line, k, input[k])
                                              : is_operand(call, line, k, input[k], true)))
             return false;
     }
-    return match_numbers(call, op, input, attrs);
+    return op->called && op->varies ? meets_start(call, line, op, input, attrs)
+                                    : meets_numbers(call, line, op, input, attrs);
+}
+
+/* The handle of the line's result, which may begin where arguments say; NULL: no memory. */
+static cb_tensor *take_varying(Call *call, const TraceLine *line) {
+    int v = line->result;
+    const TraceValue *value = &call->trace->value[v];
+    cb_tensor *handle = take_line(call, line, false);
+    if (!handle || !value->shift) return handle;
+    int64_t from = line->root == NO_VALUE ? 0 : call->value[line->root]->offset;
+    call->value[v]->offset = from + trace_offset(value, call->argument);
+    return handle;
 }
 
 /* The call is where the tracer's function called it: no jump has left that, and no autocast has
@@ -268,14 +303,19 @@ bool call_expects_assign(Tracer *tracer, cb_operand target, cb_operand value) {
            meets_other(call, OP_assign, input, 2, NULL);
 }
 
+/* The line that the call stands at, where it is inside. */
+static inline const TraceLine *line_inside(const Call *call) {
+    return is_inside() ? next_line(call) : &no_line;
+}
+
 /* Not what the line says as it stands. */
-static __attribute__((noinline)) cb_tensor *expects_varying(Call *call, Op op, cb_operand *input,
+static __attribute__((noinline)) cb_tensor *expects_varying(Call *call, const TraceLine *line,
+                                                            Op op, cb_operand *input,
                                                             int input_count, const Attrs *attrs) {
-    const TraceLine *line = is_inside() ? call->next : &no_line;
     uint32_t differs = differences(call, line, op, input_count);
     if ((differs & ~LINE_IS_SHARED) == LINE_VARIES &&
         meets_varying(call, line, input, input_count, attrs))
-        return take_line(call, line, false);
+        return take_varying(call, line);
     if (line->what == LINE_IS_OTHER && line != &no_line &&
         meets_other(call, op, input, input_count, attrs))
         return tensor_out(call_shell(call, call->trace->op[call->at - 1].result));
@@ -285,23 +325,25 @@ static __attribute__((noinline)) cb_tensor *expects_varying(Call *call, Op op, c
 cb_tensor *call_expects(Tracer *tracer, Op op, cb_operand *input, int input_count,
                         const Attrs *attrs) {
     Call *call = call_of(tracer);
-    const TraceLine *line = is_inside() ? find_line(call, op, input_count, false) : NULL;
-    if (!line || !are_operands(call, line, input, input_count, attrs, true))
-        return expects_varying(call, op, input, input_count, attrs);
-    return take_line(call, line, false);
+    const TraceLine *line = line_inside(call);
+    if (is_of(call, line, op, input_count, false) &&
+        are_operands(call, line, input, input_count, attrs, true))
+        return take_line(call, line, false);
+    return expects_varying(call, line, op, input, input_count, attrs);
 }
 
 /* Apart, so that the operands of others stay in registers. */
 static __attribute__((noinline)) cb_tensor *two_varying(cb_operand a, cb_operand b, int op,
-                                                        Tracer *tracer) {
+                                                        Call *call) {
     cb_operand input[] = {a, b};
-    return expects_varying(call_of(tracer), (Op)op, input, 2, &attrs_none);
+    return expects_varying(call, line_inside(call), (Op)op, input, 2, &attrs_none);
 }
 
 cb_tensor *call_expects_two(cb_operand a, cb_operand b, int op, Tracer *tracer) {
     Call *call = call_of(tracer);
-    const TraceLine *line = is_inside() ? find_line(call, op, 2, true) : NULL;
-    if (!line || !is_operand(call, line, 0, a, true) || !is_operand(call, line, 1, b, true))
-        return two_varying(a, b, op, tracer);
-    return take_line(call, line, true);
+    const TraceLine *line = line_inside(call);
+    if (is_of(call, line, op, 2, true) && is_operand(call, line, 0, a, true) &&
+        is_operand(call, line, 1, b, true))
+        return take_line(call, line, true);
+    return two_varying(a, b, op, call);
 }

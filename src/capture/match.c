@@ -91,28 +91,6 @@ bool match_real(Call *call, int v, Tensor *x) {
            call_bind(call, v, x);
 }
 
-/* The number as the call has it. */
-static inline cb_operand given_number(const TraceNumber *number, const cb_operand *input,
-                                      const Attrs *attrs) {
-    if (!number->is_attribute) return input[number->operand];
-    const int64_t *word = &attrs->word[number->word];
-    return (cb_operand){.kind = number->says_kind ? (int)word[-1] : number->kind, .i = *word};
-}
-
-/* Any of its kind that changes nothing but itself. */
-bool match_numbers(Call *call, const TraceOp *op, const cb_operand *input, const Attrs *attrs) {
-    for (int i = 0; i < length(op->number); i++) {
-        const TraceNumber *number = &op->number[i];
-        cb_operand given = given_number(number, input, attrs);
-        if (given.kind != number->kind) return false;
-        double value = given.kind == CB_OPERAND_FLOAT ? given.f : (double)given.i;
-        bool sure = value >= number->least && value <= number->most;
-        if (!sure && !trace_may_vary(call->trace, op, number->operand, &given, attrs)) return false;
-        call->argument[number->argument] = given.i;
-    }
-    return true;
-}
-
 /* A tensor that this call has met as the value that the trace has there, or the trace's number. */
 static bool is_met(const Call *call, const TraceOperand *operand, const cb_operand *given) {
     if ((int)operand->kind != given->kind) return false;

@@ -53,17 +53,22 @@ static bool in_key(const EagerCall *call, const cb_operand *number) {
     return !number_may_vary(call->op, number, half);
 }
 
-Tensor *number_wrap(Number *number, const cb_operand *operand) {
-    scalar_store(&number->value, number_dtype(operand), number_scalar(operand));
+Tensor *number_hold(Number *number, cb_dtype dtype, Scalar value) {
+    number->value = value;
+    if (dtype == CB_BOOL) scalar_store(&number->value, dtype, value);
     atomic_init(&number->storage.references, 1);
     number->storage.data = &number->value;
     atomic_init(&number->tensor.handle, 0); /* nobody holds it (capture/backend.c) */
     number->tensor.storage = &number->storage;
     number->tensor.offset = 0;
-    number->tensor.dtype = number_dtype(operand);
+    number->tensor.dtype = dtype;
     number->tensor.rank = 0;
     number->tensor.device = DEVICE_cpu;
     return &number->tensor;
+}
+
+Tensor *number_wrap(Number *number, const cb_operand *operand) {
+    return number_hold(number, number_dtype(operand), number_scalar(operand));
 }
 
 /* ---- the key ---- */

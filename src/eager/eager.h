@@ -11,6 +11,7 @@ typedef struct Number {
     Tensor tensor;
 } Number;
 Tensor *number_wrap(Number *number, const cb_operand *operand);
+Tensor *number_hold(Number *number, cb_dtype dtype, Scalar value); /* f64, i64 or bool */
 
 /* An op on real tensors, where the door (apply.c) has done views already; attrs are not yet
  * canonical. */

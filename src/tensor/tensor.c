@@ -143,7 +143,8 @@ bool tensors_differ(Tensor *const *x, int count) { return all_differ(x, count, f
 
 void *tensor_data(const Tensor *x) {
     if (!x->storage) return NULL;
-    return (char *)x->storage->data + x->offset * (int64_t)cb_dtype_size(x->dtype);
+    char *first = x->storage->data;
+    return x->offset ? first + x->offset * (int64_t)cb_dtype_size(x->dtype) : first;
 }
 
 size_t tensor_span_bytes(const Tensor *x) {
