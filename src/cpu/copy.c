@@ -199,9 +199,15 @@ void copy_strided(void *to, const int64_t *to_stride, const void *from, const in
                   int rank, const int64_t *size, size_t width) {
     int64_t numel = sizes_numel(rank, size);
     if (numel == 0) return;
+    int64_t bytes = numel * (int64_t)width;
+    if (bytes <= GRAIN_BYTES && strides_contiguous(rank, size, to_stride) &&
+        strides_contiguous(rank, size, from_stride)) { /* as most are: one piece of one run */
+        memcpy(to, from, (size_t)bytes);
+        return;
+    }
     Copy copy = {.to = to, .from = from, .width = width};
     set_dims(&copy, rank, size, to_stride, from_stride);
-    int64_t bytes = numel * (int64_t)width, items = numel / copy.dim[copy.rank - 1].size;
+    int64_t items = numel / copy.dim[copy.rank - 1].size;
     if (copy.rank == 1) {
         copy.pieces = bytes / GRAIN_BYTES + 1;
         parallel_for(copy.pieces, 1, copy_pieces, &copy);
