@@ -157,7 +157,7 @@ static int leave(Frame *frame, Tensor **output, int count, bool *moved) {
     for (int k = 0; k < count; k++) moved[k] = output[k] && frame_take(frame, output[k]);
     bool balanced = frame_close(frame);
     for (int k = 0; k < count; k++)
-        if (moved[k]) cb_scope_add(tensor_out(output[k]));
+        if (moved[k]) tensor_scope_add(output[k]);
     if (balanced) return count;
     return fail(CB_ERR_ARGUMENT, "call: the function opened an autocast and did not close it");
 }

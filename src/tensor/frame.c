@@ -122,7 +122,7 @@ bool frame_holds(const Frame *frame, const Tensor *x) {
 
 bool frame_take(const Frame *frame, Tensor *x) {
     bool taken = frame_holds(frame, x);
-    if (taken) cb_keep(tensor_out(x));
+    if (taken) tensor_keep(x);
     return taken;
 }
 

@@ -73,9 +73,23 @@ void tensor_destroy(Tensor *x) {
     slot_free(t, x, option_now(OPTION_check));
 }
 
+static Scope *take_scope(ThreadState *t) {
+    Scope *scope = t->spare_scopes;
+    if (!scope) return memory_alloc(sizeof *scope);
+    t->spare_scopes = scope->parent;
+    return scope;
+}
+
+void scopes_cleanup(ThreadState *t) {
+    for (Scope *scope; (scope = t->spare_scopes);) {
+        t->spare_scopes = scope->parent;
+        memory_free(scope);
+    }
+}
+
 void cb_scope_open(void) {
     ThreadState *t = thread_now();
-    Scope *scope = t->unopened ? NULL : memory_alloc(sizeof *scope);
+    Scope *scope = t->unopened ? NULL : take_scope(t);
     if (!scope) {
         t->unopened++; /* its tensors go to the scope around it */
         fail_memory(sizeof *scope);
@@ -102,7 +116,9 @@ void scope_close_innermost(ThreadState *t) {
         slots_free(t, first, by, checks);
     }
     count_live(t, -count);
-    if (!scope->in_frame) memory_free(scope);
+    if (scope->in_frame) return;
+    scope->parent = t->spare_scopes;
+    t->spare_scopes = scope;
 }
 
 void cb_scope_close(void) {
@@ -116,13 +132,23 @@ void cb_scope_close(void) {
         scope_close_innermost(t);
 }
 
+void tensor_keep(Tensor *x) {
+    leave_scope(x);
+    x->scope = NULL;
+    x->kept = true;
+}
+
+void tensor_scope_add(Tensor *x) {
+    leave_scope(x);
+    x->kept = false;
+    link_tensor(thread_state.scope, x);
+}
+
 cb_tensor *cb_keep(cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "keep");
     if (!x) return NULL;
     thread_now();
-    leave_scope(x);
-    x->scope = NULL;
-    x->kept = true;
+    tensor_keep(x);
     return handle;
 }
 
@@ -137,10 +163,8 @@ static bool refuse_owned(const Tensor *x, const char *what) {
 cb_tensor *cb_scope_add(cb_tensor *handle) {
     Tensor *x = tensor_in(handle, "scope_add");
     if (!x || refuse_owned(x, "scope_add")) return NULL;
-    ThreadState *t = thread_now();
-    leave_scope(x);
-    x->kept = false;
-    link_tensor(t->scope, x);
+    thread_now();
+    tensor_scope_add(x);
     return handle;
 }
 

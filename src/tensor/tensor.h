@@ -166,6 +166,10 @@ bool tensors_differ(Tensor *const *x, int count); /* no two are one handle; at m
 void *tensor_data(const Tensor *x); /* no value request: NULL for a traced tensor. On its
                                           * device, which may be none of the host's */
 size_t tensor_span_bytes(const Tensor *x);
+/* Out of its scope; into the innermost one. As cb_keep and cb_scope_add, of a tensor that lives and
+ * has no other owner. */
+void tensor_keep(Tensor *x);
+void tensor_scope_add(Tensor *x);
 /* A tensor dies: leaves its scope, drops its storage. */
 void tensor_destroy(Tensor *x);
 

@@ -91,6 +91,7 @@ static void end_thread(void *state) {
     while (t->outermost.first) tensor_destroy(t->outermost.first);
     t->scope = NULL;
     frames_cleanup(t);
+    scopes_cleanup(t);
     unregister_thread(t);
     seats_end(t);
     slots_end(t);

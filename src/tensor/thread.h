@@ -65,6 +65,7 @@ struct ThreadState {
     Frame *frame; /* innermost; NULL: the library has called no code of the user's */
     Frame *spare_frames;
     uintptr_t stack; /* where it begins, from below; 0: nobody has asked */
+    Scope *spare_scopes; /* chained by parent */
     Tensor *slots; /* free ones, chained by next */
     int slot_count;
     Tensor *waiting, *last_waiting; /* free ones that are not to be used yet (handle.c) */
@@ -99,6 +100,7 @@ void frames_begin_child(ThreadState *t); /* a forked child has this thread alone
 void frames_end(ThreadState *t);
 void frames_cleanup(ThreadState *t);
 void scope_close_innermost(ThreadState *t);
+void scopes_cleanup(ThreadState *t); /* spare memory of a thread that ends */
 
 /* What the opener called is deeper on the stack; what is deeper may also be called by somebody who
  * came after it, and has the mark's place for something else. */
