@@ -145,7 +145,7 @@ static int check_result(const Function *function, Tensor **output, int count) {
 /* The thread's line is the call's again when the function is done. */
 static int invoke(const Function *function, Tensor *const *x, int input_count, Tensor **output) {
     Site site = site_current();
-    autocast_set(function_autocast(function));
+    if (function->options.autocast != CAST_AS_THREAD) autocast_set(function_autocast(function));
     int count = invoke_target(function, x, input_count, output);
     site_set(site);
     return count;

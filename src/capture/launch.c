@@ -86,6 +86,8 @@ static bool run(const Entry *entry, Tensor *const *value, Tensor **input, Tensor
 }
 
 static void dump_run(const Entry *entry) {
+    const char *stages = option_text(OPTION_dump);
+    if (!*stages || !strchr(stages, 'r')) return;
     const Plan *plan = executable_plan(entry->executable);
     fprintf(stderr, "run: entry %d, %d steps, %lld bytes moved, %lld bytes of temporaries\n",
             entry->number, length(plan->step), (long long)plan->bytes,
@@ -131,7 +133,7 @@ static bool values_read(const Entry *entry, Tensor *const *value) {
 bool entry_run(const Entry *entry, Tensor *const *value, const int64_t *argument,
                Tensor **graph_output) {
     if (checkpoint_current() && !values_read(entry, value)) return false;
-    if (entry->executable && strchr(option_text(OPTION_dump), 'r')) dump_run(entry);
+    if (entry->executable) dump_run(entry);
     if (!job_is_idle(&entry->job)) worker_continue();
     Number local[LOCAL_NUMBERS], *number = local;
     int count = entry->trace->argument_count;

@@ -276,7 +276,7 @@ bool call_start(Call *call, Function *function, Ambient now, Tensor *const *inpu
     call->exposed = call->leaf = (Set){0};
     call->seats = NULL;
     call->left_serial = serial_next();
-    if (!call_reserve(call, input_count) || (entry && !call_sit(call))) return false;
+    if (!(entry ? call_sit(call) : call_reserve(call, input_count))) return false;
     for (int i = 0; i < input_count; i++) {
         call->value[i] = input[i];
         call->tracer.handle[i] = (uintptr_t)tensor_out(input[i]);

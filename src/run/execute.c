@@ -37,6 +37,8 @@ typedef struct PlanRun {
     DeviceRun *device; /* on the host nobody reads it */
 } PlanRun;
 
+static bool writes_inputs(const Plan *plan) { return length(plan->output) > plan->output_count; }
+
 static size_t element_bytes(const PlanValue *value) { return cb_dtype_size(value->dtype); }
 
 /* ---- outputs ---- */
@@ -214,8 +216,10 @@ static void bind(const PlanRun *run) {
             break;
         }
     }
-    bind_mutations(run);
-    bind_apart(run);
+    if (writes_inputs(run->plan)) {
+        bind_mutations(run);
+        bind_apart(run);
+    }
     const int *slot_value = run->executable->slot_value;
     for (int i = 0; i < run->executable->slot_count; i++) run->slot[i] = run->base[slot_value[i]];
 }
@@ -523,9 +527,11 @@ static bool run(const Executable *executable, Tensor *const *inputs, Tensor **ou
                    .device = &device};
     int64_t values = length(plan->value), pointers = values + executable->slot_count;
     bool host = device_is_host(executable->device);
-    find_overlaps(&run, overlaps);
-    run.apart = bytes_apart(&run);
-    run.aside = bytes_aside(&run);
+    if (writes_inputs(plan)) {
+        find_overlaps(&run, overlaps);
+        run.apart = bytes_apart(&run);
+        run.aside = bytes_aside(&run);
+    }
     bool ok = host ? take_on_host(&run, &room, pointers) : take_on_device(&run, pointers);
     if (ok) {
         run.slot = run.base + values;
