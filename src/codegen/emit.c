@@ -75,6 +75,21 @@ static void declare_value(Emit *e, const Expr *x) {
     emit_name(e, x, text_name(name));
 }
 
+/* The name of a guard that is the same for all lanes, or NULL. */
+static const char *guard_of_lanes(const Emit *e, const Expr *x, const Access *access) {
+    if (x->input_count < 2 || e->flat) return NULL;
+    const Local *guard = &e->local[x->input[1]->id];
+    return guard->level <= access->level ? guard->name.text : NULL;
+}
+
+/* What no lane loads has an address, too, which may be that of no memory: a masked load from there
+ * takes the processor some hundred cycles. */
+static void declare_load_address(Emit *e, const Expr *x, Access *access) {
+    access->when = guard_of_lanes(e, x, access);
+    declare_address(e, access, (int)x->imm.i, arena_format(e->arena, "p%u", emit_number(e, x->id)),
+                    x->input_count == 2, true);
+}
+
 void emit_declare(Emit *e, int level) {
     for (int id = 0; id < e->count; id++) {
         const Expr *x = e->kernel->expr[id];
@@ -82,10 +97,7 @@ void emit_declare(Emit *e, int level) {
         if (!local->needed || local->name.text) continue;
         Access *access = &e->load[id];
         bool addressed = x->op == EX_load && !local->kept && access->level == level;
-        if (addressed && !access->name)
-            declare_address(e, access, (int)x->imm.i,
-                            arena_format(e->arena, "p%u", emit_number(e, x->id)),
-                            x->input_count == 2, true);
+        if (addressed && !access->name) declare_load_address(e, x, access);
         if (local->level != level || (local->per_point && !e->at_point) || emit_inlines(e, x))
             continue;
         if (x->op == EX_scan)

@@ -32,6 +32,7 @@ struct Access {
     Expr *rest;
     int level;        /* where its address is declared; NO_LEVEL: it has none */
     const char *name; /* the pointer (or, under a guard, the number) once declared */
+    const char *when; /* the guard, where it is the same for all lanes of an address; or NULL */
     const char *wide; /* an array that has the elements converted, in place of them; or NULL */
     const char *tile; /* the lane's element of a copy; or NULL */
 };

@@ -161,6 +161,26 @@ static void the_last_strip_ends_with_the_row(void **state) {
     arena_free(arena);
 }
 
+/* Two arrays one behind the other, and their sum: rows of the second begin far before it while the
+ * first one is read, where no memory may be. */
+static void what_no_lane_loads_has_a_place(void **state) {
+    (void)state;
+    const char *text =
+        "kernel behind(inner a0:2048, inner a1:4) row split 1 { b0: in f32[8192] b1: in f32[4]"
+        " b2: out f32[8192] b3: out f32[1] t0 = bool lt [a0], 2047:i64"
+        " t1 = f32 load b0[(((a0*4)+a1)+4)] if t0 t2 = bool logical_not t0"
+        " t3 = f32 load b1[(((a0*4)+a1)+-8188)] if t2 t4 = f32 where t0, t1, t3"
+        " t5 = f32 reduce sum t4 store b2[((a0*4)+a1)] = t4 store b3[0] = t5 }";
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    Buffer code = buffer_new(arena);
+    c_render_kernel(kernel_parse(arena, text), NULL, &code);
+    assert_non_null(strstr(buffer_text(&code), " ? a0 * 4 + 4 : 0;"));
+    assert_non_null(strstr(buffer_text(&code), " ? a0 * 4 + -8188 : 0;"));
+    check_all(&text, 1);
+    arena_free(arena);
+}
+
 /* Columns that are folded, side by side. */
 static void the_last_columns_are_a_vector(void **state) {
     (void)state;
@@ -304,6 +324,7 @@ int main(void) {
         cmocka_unit_test(values_are_those_of_the_row),
         cmocka_unit_test(the_last_strip_ends_with_the_row),
         cmocka_unit_test(short_rows_without_masks_are_no_strips),
+        cmocka_unit_test(what_no_lane_loads_has_a_place),
         cmocka_unit_test(the_last_columns_are_a_vector),
         cmocka_unit_test(what_lies_apart_is_gathered),
         cmocka_unit_test(one_element_for_each_row_is_in_no_lane),

@@ -78,7 +78,9 @@ static Phrase start_text(Emit *e, const Access *access) {
 void c_address(Emit *e, const Access *access, int buffer, bool guarded, bool constant) {
     Phrase start = start_text(e, access);
     const char *type = e->target->storage[e->kernel->buffer[buffer].dtype];
-    if (guarded)
+    if (guarded && access->when)
+        emit_line(e, "const int64_t %s = %s ? %s : 0;", access->name, access->when, start.text);
+    else if (guarded)
         emit_line(e, "const int64_t %s = %s;", access->name, start.text);
     else
         emit_line(e, "%s%s *%s = b%d + %s;", constant ? "const " : "", type, access->name, buffer,
