@@ -13,6 +13,7 @@ static int add_value(Recording *recording, const TraceValue *made,
     TraceValue value = *made;
     int number = length(trace->value);
     if (functional->parent == NO_VALUE) value.root = number;
+    value.same = number;
     const Meta *meta = &value.meta;
     value.contiguous = strides_contiguous(meta->rank, meta->size, value.stride);
     push(trace->arena, trace->value, value);
@@ -89,7 +90,8 @@ static Node *set_apart(Recording *recording, Node *node, bool own) {
 }
 
 static bool stands_apart(const Recording *recording, int value) {
-    return value < recording->apart_count && recording->apart[value];
+    int same = recording->trace->value[value].same;
+    return same < recording->apart_count && recording->apart[same];
 }
 
 /* own: the node is of the op that has just given the value, and was not at hand before. */
@@ -132,6 +134,13 @@ static int add_result(Recording *recording, Node *node, bool own) {
 
 int functional_result(Recording *recording, Node *node) {
     return add_result(recording, node, false);
+}
+
+int functional_again(Recording *recording, int same) {
+    int number = add_result(recording, functional_node(recording, same), false);
+    recording->trace->value[number].same = recording->trace->value[same].same;
+    recording->value[number].leaf = recording->value[same].leaf;
+    return number;
 }
 
 /* ---- views whose start is an argument ------------------------------------------------------ */
@@ -345,15 +354,16 @@ static Node *cotangent(Recording *recording, const Node *root, const TraceOperan
 bool functional_shares(Recording *recording, int value) {
     if (stands_apart(recording, value)) return false;
     const Node *node = functional_node(recording, value);
-    bool written = recording->value[recording->trace->value[value].root].version;
+    const TraceValue *traced = recording->trace->value;
+    bool written = recording->value[traced[value].root].version;
     bool shares = node->found || written; /* another op's, or another one before */
     for (int v = 0; v < length(recording->value) && !shares; v++)
-        shares = v != value && recording->value[v].node == node;
+        shares = traced[v].same != traced[value].same && recording->value[v].node == node;
     return shares;
 }
 
 bool functional_gradients(Recording *recording, Node *const *y, Node *const *g, int outputs,
-                          const int *value, int count, Node **gradient) {
+                          const int *value, int count, Node **gradient, Node **from) {
     Graph *graph = recording->graph;
     Node **by = NULL;
     LeafNode *wrt = NULL;
@@ -370,19 +380,35 @@ bool functional_gradients(Recording *recording, Node *const *y, Node *const *g, 
         gradient[k] = NULL;
     }
     Node **got = arena_new_array(graph->arena, Node *, length(wrt) + 1);
+    Node **of = arena_new_array(graph->arena, Node *, length(wrt) + 1);
     for (int i = 0; i < length(wrt); i++) push(graph->arena, by, wrt[i].node);
-    if (!graph_grad(graph, y, g, outputs, by, length(wrt), got)) return false;
+    if (!graph_grad(graph, y, g, outputs, by, length(wrt), got, of)) return false;
     for (int i = 0; i < length(wrt); i++) {
         Node **sum = &gradient[wrt[i].value];
+        if (from && got[i]) from[wrt[i].value] = *sum ? NULL : of[i];
         if (got[i]) *sum = *sum ? call2(graph, OP_add, *sum, got[i]) : got[i];
     }
     return true;
 }
 
+/* Which is never what is given back: it has a gradient of its own, and can end. */
+static bool is_leaf(const Recording *recording, int value) {
+    return recording->trace->value[value].kind != VALUE_IS_RESULT;
+}
+
 bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
-                         const int *value, int count, Node **gradient) {
+                         const int *value, int count, Node **gradient, int *same) {
     Node *y = functional_node(recording, root), *g = cotangent(recording, y, seed);
-    if (!functional_gradients(recording, &y, &g, 1, value, count, gradient)) return false;
+    Node **from = arena_new_array(recording->graph->arena, Node *, count + 1);
+    bool leaf = tracked && seed && is_leaf(recording, seed->value);
+    if (leaf) g = call1(recording->graph, OP_clone, g);
+    if (!functional_gradients(recording, &y, &g, 1, value, count, gradient, from)) return false;
+    for (int k = 0; k < count; k++) {
+        same[k] = k;
+        for (int i = k - 1; i >= 0; i--)
+            if (from[k] && from[i] == from[k]) same[k] = i;
+        if (from[k] == y && seed && !leaf) same[k] = SAME_AS_SEED;
+    }
     for (int k = 0; k < count && !tracked; k++)
         gradient[k] = call1(recording->graph, OP_detach, gradient[k]);
     return true;

@@ -77,12 +77,14 @@ Node *functional_node(Recording *recording, int value);
 /* The op's result as the next value; NO_VALUE with an error. */
 int functional_apply(Recording *recording, const TraceOp *op, Attrs *attrs);
 /* The gradients of a tracked root, which begin with seed (NULL: 1), by values: nodes, or NULL where
- * there is none; tracked: a gradient comes through them. False with an error. */
+ * there is none; tracked: a gradient comes through them. same[k]: the first one that is the same
+ * tensor as gradient[k], which ops have handed on. False with an error. */
+enum { SAME_AS_SEED = -1 };
 bool functional_backward(Recording *recording, int root, const TraceOperand *seed, bool tracked,
-                         const int *value, int count, Node **gradient);
-/* The same of several nodes, each with its gradient. */
+                         const int *value, int count, Node **gradient, int *same);
+/* The same of several nodes, each with its gradient; from, or NULL: as graph_grad says. */
 bool functional_gradients(Recording *recording, Node *const *y, Node *const *g, int outputs,
-                          const int *value, int count, Node **gradient);
+                          const int *value, int count, Node **gradient, Node **from);
 /* Do gradients go back from the node to a leaf, or to what is foreign? */
 bool functional_follows(Recording *recording, const Node *node);
 /* The first value with a history of ops outside, but this one, that the node's gradient leads to,
@@ -92,6 +94,8 @@ int functional_outside(Recording *recording, const Node *node, int but);
 bool functional_shares(Recording *recording, int value);
 /* A gradient as the next value. */
 int functional_result(Recording *recording, Node *node);
+/* The next value is a tensor that is there: to gradients they are one. */
+int functional_again(Recording *recording, int same);
 /* False where it shows an element of what it is a view of at several places: a write to one of them
  * is one to all of them, which the views between cannot say. */
 bool functional_writable(const Recording *recording, int target);

@@ -98,7 +98,7 @@ static bool add_gradients(Recording *recording, Joint *joint) {
     joint->graph.given = roots;
     graph->origin = (Origin){.call = NULL}; /* it is of no op of the function */
     joint->graph.budget = option_int(OPTION_memory_budget) / 100.0;
-    if (!functional_gradients(recording, root, given, roots, source, sources, gradient))
+    if (!functional_gradients(recording, root, given, roots, source, sources, gradient, NULL))
         return false;
     for (int k = 0; k < sources; k++) {
         if (!gradient[k]) continue;

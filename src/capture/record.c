@@ -386,6 +386,8 @@ bool record_gradients(Recording *recording, TraceOp op, TraceBack how, const int
     Node **gradient = arena_new_array(recording->graph->arena, Node *, count + 1);
     TraceBack *back = arena_new_array(trace->arena, TraceBack, 1);
     int *wrt = arena_new_array(trace->arena, int, count + 1);
+    int *same = arena_new_array(recording->graph->arena, int, count + 1);
+    int *value = arena_new_array(recording->graph->arena, int, count + 1);
     const TraceOperand *seed = op.input[1].kind == OPERAND_VALUE ? &op.input[1] : NULL;
     recording->graph->origin.site = op.site = keep_site(trace, op.site);
     how.count = 0;
@@ -394,14 +396,21 @@ bool record_gradients(Recording *recording, TraceOp op, TraceBack how, const int
     op.back = back;
     op.result = -1;
     bool tracked = how.graph && !op.quiet;
-    if (!functional_backward(recording, op.input[0].value, seed, tracked, list, count, gradient))
+    if (!functional_backward(recording, op.input[0].value, seed, tracked, list, count, gradient,
+                             same))
         return false;
     for (int k = 0; k < count; k++) {
-        int value = gradient[k] ? functional_result(recording, gradient[k]) : NO_VALUE;
-        if (value >= 0)
-            trace->value[value].tracked = tracked && functional_follows(recording, gradient[k]);
-        if (value >= 0 && op.result < 0) op.result = value;
-        if (value >= 0 || !leaves) wrt[back->count++] = value >= 0 ? list[k] : ~list[k];
+        bool follows = gradient[k] && tracked && functional_follows(recording, gradient[k]);
+        if (!gradient[k])
+            value[k] = NO_VALUE;
+        else if (!follows || same[k] == k)
+            value[k] = functional_result(recording, gradient[k]);
+        else
+            value[k] =
+                functional_again(recording, same[k] == SAME_AS_SEED ? seed->value : value[same[k]]);
+        if (value[k] >= 0) trace->value[value[k]].tracked = follows;
+        if (value[k] >= 0 && op.result < 0) op.result = value[k];
+        if (value[k] >= 0 || !leaves) wrt[back->count++] = value[k] >= 0 ? list[k] : ~list[k];
     }
     if (!how.graph) trace_goes_back(trace, op.input[0].value);
     append(recording, op);

@@ -83,7 +83,7 @@ static bool repeat(Call *call, Recording *recording, const Trace *trace, int cou
 
 static void mark_apart(const TraceBack *back, const Trace *trace, bool *apart) {
     for (int k = 0; back && back->apart && k < back->count; k++) {
-        int v = trace_back_value(back, k);
+        int v = trace->value[trace_back_value(back, k)].same;
         apart[v] = trace->value[v].kind == VALUE_IS_RESULT;
     }
 }

@@ -169,7 +169,7 @@ static bool differentiate(Graph *graph, Node *const *operand, const EagerCall *c
     }
     bool own = call->apart && y->op != OP_input; /* a view of all of it is its input */
     if (own) y = call_apart(graph, y, 0, true);
-    if (!graph_grad(graph, &y, &g, 1, wrt, count, gradient)) return false;
+    if (!graph_grad(graph, &y, &g, 1, wrt, count, gradient, NULL)) return false;
     for (int i = 0; i < count; i++) {
         if (!gradient[i]) continue;
         needs->produced |= (uint16_t)(1u << which[wrt[i]->attrs->word[0]]);

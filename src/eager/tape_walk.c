@@ -328,18 +328,19 @@ static bool step(TapeWalk *walk, const TapeVisit *visit) {
     return done;
 }
 
-/* A tensor that outlives the walk, and shares its elements with nobody. */
-static Tensor *kept(const TapeWalk *walk, Tensor *g) {
-    cb_operand operand = cb_operand_tensor(g);
-    g = is_own(g) ? tensor_double(g) : apply_own(walk, OP_clone, &operand, 1);
-    if (g) cb_keep(g);
-    return g;
+/* A tensor that outlives the walk, and shares its elements with nobody. It has g's history and none
+ * of its own: what the walk computed further back from g was computed from it. NULL with an error.
+ */
+static Tensor *kept(Tensor *g) {
+    Tensor *own = is_own(g) ? tensor_double(g) : eager_clone(g);
+    if (own && g->history && !own->history) own->history = history_retain(g->history);
+    return own ? cb_keep(own) : NULL;
 }
 
-static bool accumulate(const TapeWalk *walk, TapeNode *leaf, Tensor *g) {
+static bool accumulate(TapeNode *leaf, Tensor *g) {
     if (leaf->ended || checkpoint_is_again()) return true;
     if (!leaf->gradient) {
-        leaf_take(&leaf->gradient, kept(walk, g));
+        leaf_take(&leaf->gradient, kept(g));
         return leaf->gradient;
     }
     cb_operand pair[] = {cb_operand_tensor(leaf->gradient), cb_operand_tensor(g)};
@@ -445,6 +446,15 @@ static bool call_hooks(const TapeWalk *walk, TapeVisit *visit) {
     return visit->gradient;
 }
 
+/* What is given back is no leaf, as one that the walk began with, or a hook gave, is: a leaf has a
+ * gradient of its own, and can end. Before it goes on: what is further back comes of it. */
+static bool part_from_leaf(const TapeWalk *walk, TapeVisit *visit) {
+    if (!visit->asked || !visit->gradient || !tape_gradient(visit->gradient)) return true;
+    cb_operand leaf = cb_operand_tensor(visit->gradient);
+    visit->gradient = apply_own(walk, OP_clone, &leaf, 1);
+    return visit->gradient;
+}
+
 /* From root with gradient g back to the leaves; with wrt: to those alone, into out. */
 static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack *back,
                       Tensor **out) {
@@ -456,10 +466,10 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
         if (!visit->gradient && !visit->given)
             continue; /* no gradient came this way: a 0 in the table */
         if (visit->node->promised) return refuse_promise(visit->node);
-        if (!call_hooks(walk, visit)) return false;
+        if (!call_hooks(walk, visit) || !part_from_leaf(walk, visit)) return false;
         if (visit->leads && !step(walk, visit)) return false;
         bool leaf = visit->node->op == OP_none && !back->wrt;
-        if (leaf && !accumulate(walk, visit->node, visit->gradient)) return false;
+        if (leaf && !accumulate(visit->node, visit->gradient)) return false;
         if (visit->asked) continue;
         drop(walk, visit->gradient);
         visit->gradient = NULL;
@@ -467,7 +477,7 @@ static bool walk_back(TapeWalk *walk, TapeNode *root, Tensor *g, const GoingBack
     for (int k = 0; k < back->count; k++) {
         int number = number_of_tensor(walk, back->wrt[k]);
         Tensor *gradient = number >= 0 ? walk->order[number].gradient : NULL;
-        out[k] = gradient ? kept(walk, gradient) : NULL;
+        out[k] = gradient ? kept(gradient) : NULL;
         if (gradient && !out[k]) return false;
     }
     return true;

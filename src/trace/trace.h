@@ -117,6 +117,8 @@ typedef struct TraceValue {
     int gone_back;  /* after so many ops cb_backward has gone over it; 0: never */
     bool met;       /* a root: there is a TraceMeeting of it */
     int root;       /* the value whose storage it views; itself when it owns one */
+    int same;       /* the first value that is the same result, to gradients: of a gradient that was
+                     * handed on as it was; itself where there is no other one */
     int64_t offset; /* relative to the root's, without shifts */
     const TraceShift *shift;
     Meta meta;

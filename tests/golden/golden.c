@@ -48,7 +48,7 @@ static Graph *differentiate(Golden *g) {
         Meta meta = node_meta(graph->output[i]);
         cotangent[i] = graph_input(graph, &meta);
     }
-    if (!graph_grad(graph, graph->output, cotangent, outputs, graph->input, inputs, gradient))
+    if (!graph_grad(graph, graph->output, cotangent, outputs, graph->input, inputs, gradient, NULL))
         return NULL;
     for (int i = 0; i < inputs; i++)
         if (gradient[i]) push(graph->arena, graph->output, gradient[i]);

@@ -46,7 +46,7 @@ static bool differentiate(Graph *graph, int given) {
     Meta meta = node_meta(y);
     Node *c = graph_input(graph, &meta), *sum = NULL;
     for (int i = 0; i < given; i++) x[i] = graph->input[i];
-    if (!graph_grad(graph, &y, &c, 1, x, given, first)) return false;
+    if (!graph_grad(graph, &y, &c, 1, x, given, first, NULL)) return false;
     for (int i = 0; i < given; i++) {
         meta = node_meta(x[i]);
         Node *e = graph_input(graph, &meta);
@@ -57,7 +57,7 @@ static bool differentiate(Graph *graph, int given) {
         sum = sum ? call2(graph, OP_add, sum, part) : part;
     }
     Node *one = call_constant(graph, CB_F64, 1);
-    if (!graph_grad(graph, &sum, &one, 1, x, given, second)) return false;
+    if (!graph_grad(graph, &sum, &one, 1, x, given, second, NULL)) return false;
     graph->output[0] = times_sum(graph, y, c);
     push(graph->arena, graph->output, sum);
     for (int order = 0; order < 2; order++)
@@ -392,7 +392,7 @@ static int turned_around(int device) {
     graph->device = device;
     Meta meta = node_meta(graph->output[0]);
     Node *given = graph_input(graph, &meta), *to = NULL;
-    assert_true(graph_grad(graph, graph->output, &given, 1, &graph->input[1], 1, &to));
+    assert_true(graph_grad(graph, graph->output, &given, 1, &graph->input[1], 1, &to, NULL));
     int count = 0;
     for (int i = 0; i < length(graph->node); i++) count += graph->node[i]->op == OP_flip;
     arena_free(own);

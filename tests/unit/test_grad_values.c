@@ -221,10 +221,44 @@ static void by_what_is_handed_on(void) {
     cb_grad_graph(cb_add(v, w), a, &w, 1, &g);
     cb_grad_graph(part(g, 3), NULL, &w, 1, &h);
     give_gradients(part(h, 2), a, g);
+    give_gradients(parts(g, b), g, b);
     cb_tensor *row = cb_exp(cb_reshape(w, cb_dims(1, 3))), *same = cb_flip(row, cb_dims(0)),
               *again = cb_flip(row, cb_dims(0));
     cb_grad_graph(cb_add(part(same, 3), part(again, 5)), NULL, &w, 1, &g);
     give_gradients(part(g, 2), same, row);
+}
+
+/* What one call gives: further back comes of it, as of its own tensor where it shares elements. */
+static void by_gradients_on_the_way(void) {
+    cb_tensor *s = cb_reshape(w, cb_dims(1, 3)), *e = cb_exp(w), *g[3];
+    cb_tensor *loss = cb_add(part(cb_square(s), 2), part(cb_mul(e, e), 3));
+    cb_grad_graph(loss, NULL, (cb_tensor *[]){s, e, w}, 3, g);
+    give_gradients(part(g[2], 5), cb_reshape(g[0], cb_dims(3)), w);
+    give_gradients(part(g[2], 5), g[1], w);
+    cb_tensor *to_s;
+    cb_grad(part(g[2], 5), NULL, &g[0], 1, &to_s);
+    give(cb_reshape(to_s, cb_dims(3)));
+}
+
+/* An add hands one tensor on to both, which is the other one's gradient, too; products are two. */
+static void by_gradients_of_one_tensor(void) {
+    cb_tensor *wrt[] = {w, v}, *g[2], *h[2];
+    cb_grad_graph(cb_sum(cb_square(cb_add(w, v))), NULL, wrt, 2, g);
+    give_gradients(part(cb_exp(g[0]), 2), g[1], NULL);
+    give_gradients(cb_add(part(cb_exp(g[0]), 2), part(g[1], 3)), g[1], g[0]);
+    cb_grad_graph(cb_sum(cb_square(cb_add(cb_mul(w, 2), cb_mul(v, 2)))), NULL, wrt, 2, h);
+    give_gradients(part(cb_exp(h[0]), 2), h[1], h[0]);
+    cb_grad_graph(cb_sum(cb_square(cb_add(cb_add(w, v), w))), NULL, wrt, 2, h);
+    give_gradients(part(cb_exp(h[0]), 2), h[1], h[0]);
+}
+
+/* A leaf that it begins with is not what is given back, nor what a gradient by that comes to. */
+static void by_what_begins_with_a_leaf(void) {
+    cb_tensor *e = cb_exp(w), *g[2];
+    cb_grad_graph(e, v, (cb_tensor *[]){e, w}, 2, g);
+    give_gradients(part(g[1], 3), g[0], v);
+    cb_backward(part(cb_mul(g[0], g[1]), 2), NULL);
+    give(cb_tensor_grad(g[0]));
 }
 
 static void leaves_of_one_value(void) {
@@ -329,6 +363,9 @@ static const GradProgram programs[] = {
     PROGRAM(by_equal_gradients),
     PROGRAM(by_what_a_gradient_reads),
     PROGRAM(by_what_is_handed_on),
+    PROGRAM(by_gradients_on_the_way),
+    PROGRAM(by_gradients_of_one_tensor),
+    PROGRAM(by_what_begins_with_a_leaf),
     PROGRAM(leaves_of_one_value),
     PROGRAM(leaves_of_one_copy),
     PROGRAM(history_of_gradients),

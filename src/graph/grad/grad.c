@@ -20,6 +20,7 @@ typedef struct Walk {
     bool *reached;         /* by id: it depends on wrt by floating point values alone */
     bool *touched;         /* by id: it has a gradient, if one of zeros that nobody has built */
     GradSum *sum;          /* by id: what that is beside zeros so far */
+    Node **from;           /* by id, where it is touched: as graph_grad says */
     const Syntax **parsed; /* by op */
     int checkpoint;        /* that the walk is in; 0: none */
     bool failed_before;
@@ -63,11 +64,14 @@ static Node *fitted(Graph *graph, Node *g, const Node *x) {
     return node_expand_to(graph, node_convert(graph, g, x->dtype), x->rank, x->size);
 }
 
-/* g NULL: zeros. */
-static void add(Walk *walk, const Node *x, Node *g) {
+/* g NULL: zeros. of: the node whose gradient g is, as it came there; NULL: no node's. */
+static void add(Walk *walk, Node *x, Node *g, const Node *of) {
     if (!walk->reached[x->id]) return;
+    Node *fit = g ? fitted(walk->graph, g, x) : NULL;
+    bool handed_on = of && g && fit == g && !walk->touched[x->id];
+    walk->from[x->id] = handed_on ? walk->from[of->id] : x;
     walk->touched[x->id] = true;
-    if (g) grad_sum_add(walk->graph, &walk->sum[x->id], fitted(walk->graph, g, x));
+    if (g) grad_sum_add(walk->graph, &walk->sum[x->id], fit);
 }
 
 bool grad_refuses(Op op, Site site) {
@@ -93,13 +97,13 @@ static bool step_over(Walk *walk, Node *node, Node *out, Node *given) {
     GradCall call = {walk->graph, node, given, out, wanted, result};
     const Syntax **text = &walk->parsed[node->op];
     if (*op_gradient(node->op) == '@' || node->op == OP_custom) {
-        if (!grad_code(&call)) add(walk, node->expansion, given);
+        if (!grad_code(&call)) add(walk, node->expansion, given, out);
         memcpy(stated, wanted, sizeof *wanted * (size_t)node->input_count);
     } else if (!grad_text(&call, *text ? *text : (*text = grad_parse(walk->graph, node->op)),
                           stated))
         return false;
     for (int k = 0; k < node->input_count; k++)
-        if (stated[k]) add(walk, node->input[k], result[k]);
+        if (stated[k]) add(walk, node->input[k], result[k], result[k] == given ? out : NULL);
     return walk->failed_before || !cb_error();
 }
 
@@ -112,12 +116,12 @@ static bool step(Walk *walk, Node *out) {
     walk->graph->origin = node->origin;
     if (!inside) walk->graph->origin.site.checkpoint = OF_GRADIENTS;
     if (!through_expansion(node)) return step_over(walk, node, out, given);
-    add(walk, node->expansion, given);
+    add(walk, node->expansion, given, out);
     return true;
 }
 
 bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int outputs,
-                Node *const *wrt, int count, Node **gradient) {
+                Node *const *wrt, int count, Node **gradient, Node **from) {
     Arena *arena = graph->arena;
     Walk walk = {.graph = graph, .count = length(graph->node), .failed_before = cb_error() != NULL};
     Origin origin = graph->origin;
@@ -126,11 +130,12 @@ bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int o
     walk.reached = arena_new_array(arena, bool, walk.count + 1);
     walk.touched = arena_new_array(arena, bool, walk.count + 1);
     walk.sum = arena_new_array(arena, GradSum, walk.count + 1);
+    walk.from = arena_new_array(arena, Node *, walk.count + 1);
     walk.parsed = arena_new_array(arena, const Syntax *, OP_COUNT);
     reach(&walk, wrt, count);
     graph->expanding = true; /* numbers of gradients are not rounded to f16, as those of formulas */
     for (int i = 0; i < outputs; i++)
-        if (output[i] && cotangent[i]) add(&walk, output[i], cotangent[i]);
+        if (output[i] && cotangent[i]) add(&walk, output[i], cotangent[i], NULL);
     for (int id = walk.count - 1; id >= 0 && fine; id--) {
         if (walk.touched[id]) fine = step(&walk, graph->node[id]);
     }
@@ -139,6 +144,7 @@ bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int o
         Node *sum = walk.sum[id].whole;
         bool zeros = walk.touched[id] && !sum;
         gradient[i] = zeros ? node_splat(graph, wrt[i], (Scalar){0}) : sum;
+        if (from) from[i] = sum ? walk.from[id] : NULL;
     }
     graph->expanding = expanding;
     graph->origin = origin;

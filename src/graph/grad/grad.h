@@ -15,9 +15,12 @@
  * wrt may be what cuts off others, a detach: nothing comes through it.
  * A cotangent has the dtype and sizes of its output; both may be NULL. Before any pass: composites
  * are asked first, and their expansions where they have no gradient of their own. Where several
- * users add to one gradient, the last one in the graph comes first. False with an error. */
+ * users add to one gradient, the last one in the graph comes first. False with an error.
+ * from, or NULL: from[k] is the node whose gradient gradient[k] is, which the ops between have
+ * handed on as it was: both gradients of an add are that of its result. wrt[k] itself where it is
+ * none but its own; NULL where there is none. */
 bool graph_grad(Graph *graph, Node *const *output, Node *const *cotangent, int outputs,
-                Node *const *wrt, int count, Node **gradient);
+                Node *const *wrt, int count, Node **gradient, Node **from);
 
 /* Of nodes first..end-1, by id: marks what floating point values lead to from nodes that are
  * marked. A composite of an input's sizes alone, as zeros_like, has nothing of it. It is the one
