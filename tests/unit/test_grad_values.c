@@ -334,6 +334,7 @@ static void history_of_gradients(void) {
     ask_whether(cb_sum(cb_mul(w, v)));
     ask_whether(cb_sum(cb_square(w)));
     ask_whether(cb_sum(cb_exp(w)));
+    ask_whether(part(cb_relu(w), 2));
 }
 
 typedef struct GradProgram {
