@@ -325,9 +325,10 @@ static int call_into(Function *function, Tensor *const *input, int input_count, 
     if (atomic_load_explicit(&function->reset, memory_order_acquire) != reset)
         forget(function, reset);
     int plain; /* in a checkpoint's function that runs again: as it was in the first run */
-    if (!checkpoint_told(&plain)) {
+    bool inside = checkpoint_current();
+    if (!inside || !checkpoint_told(&plain)) {
         plain = runs_plainly(function, input, input_count, before);
-        if (!checkpoint_tell(plain)) return cb_error_status();
+        if (inside && !checkpoint_tell(plain)) return cb_error_status();
     }
     bool eager = plain;
     int count = plain ? 0 : call_compiled(function, input, input_count, out, ns, &eager);

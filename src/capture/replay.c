@@ -228,28 +228,38 @@ static bool trace_pause(Tracer *tracer) {
 
 /* ---- beginning and end of a call ------------------------------------------------------------- */
 
+/* As calls begin. */
+static const Tracer tracer_of_calls = {
+    .apply = trace_apply,
+    .expect = call_expects,
+    .expect_two = call_expects_two,
+    .assign = trace_assign,
+    .expect_assign = call_expects_assign,
+    .materialize = trace_materialize,
+    .destroy_tensor = call_loses_tensor,
+    .storage_of = call_storage_of,
+    .pause = trace_pause,
+    .change_ambient = call_changes_ambient,
+    .requires_grad = call_requires_grad,
+    .go_back = call_goes_back,
+    .end_leaf = call_loses_leaf,
+    .take_hook = call_takes_hook,
+    .meet_code = call_meets_code,
+};
+
+/* Under fullgraph, where the function does not run again: what it asks is part of the trace. */
+static void hear_questions(Tracer *tracer) {
+    tracer->meet_leaf = call_meets_leaf;
+    tracer->meet_layout = call_meets_layout;
+    tracer->meet_module = call_meets_module;
+    tracer->meet_graph = call_meets_graph;
+}
+
 bool call_start(Call *call, Function *function, Ambient now, Tensor *const *input, int input_count,
                 Entry *entry) {
-    call->tracer = (Tracer){.apply = trace_apply,
-                            .expect = call_expects,
-                            .expect_two = call_expects_two,
-                            .assign = trace_assign,
-                            .expect_assign = call_expects_assign,
-                            .materialize = trace_materialize,
-                            .destroy_tensor = call_loses_tensor,
-                            .storage_of = call_storage_of,
-                            .pause = trace_pause,
-                            .change_ambient = call_changes_ambient,
-                            .requires_grad = call_requires_grad,
-                            .go_back = call_goes_back,
-                            .meet_leaf = function->options.fullgraph ? call_meets_leaf : NULL,
-                            .meet_layout = function->options.fullgraph ? call_meets_layout : NULL,
-                            .end_leaf = call_loses_leaf,
-                            .take_hook = call_takes_hook,
-                            .meet_code = call_meets_code,
-                            .meet_module = function->options.fullgraph ? call_meets_module : NULL,
-                            .meet_graph = function->options.fullgraph ? call_meets_graph : NULL,
-                            .serial = serial_next()};
+    call->tracer = tracer_of_calls;
+    call->tracer.serial = serial_next();
+    if (function->options.fullgraph) hear_questions(&call->tracer);
     call->start_ms = 0;
     call->function = function;
     call->ambient = now;

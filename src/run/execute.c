@@ -444,9 +444,11 @@ static bool run_steps(const PlanRun *run) {
     _Atomic int64_t *timed = executable->step_ns;
     for (int i = 0, count = length(step); i < count; i++)
         if (!(timed ? run_timed(run, &step[i], &timed[i]) : run_step(run, &step[i]))) return false;
-    if (!device_is_host(executable->device)) return write_mutations(run) && launch_all(run);
+    bool writes = writes_inputs(run->plan);
+    if (!device_is_host(executable->device))
+        return (!writes || write_mutations(run)) && launch_all(run);
     int64_t start = timed ? clock_ns() : 0;
-    bool written = write_mutations(run);
+    bool written = !writes || write_mutations(run);
     if (timed) note_time(&timed[length(step)], clock_ns() - start);
     return written;
 }
