@@ -47,7 +47,7 @@ typedef struct Local {
     bool per_point; /* inner, but the same for all lanes: declared before them (written_out) */
     bool cached;    /* its row is worth keeping for later sweeps (ExprInfo.cached) */
     bool kept;      /* and has been computed */
-    bool started;   /* scans: the running value is declared */
+    bool started;   /* scans: the running value is declared; values of rows: their expansion is */
     bool chosen;    /* a load whose guard is what its only user in the region chooses by */
 } Local;
 

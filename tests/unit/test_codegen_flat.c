@@ -39,19 +39,19 @@ static const char *with_columns(Arena *arena, const char *text, int rows, int co
 #define ROWS "(outer a0:@, inner a1:$) tile split 1 {"
 #define AT "[((a0*$)+a1)]"
 
-static void check_rows(const char *const *text, int count, int rows, int columns, bool flat) {
+static void check_rows(const char *const *text, int count, int rows, int columns, int runs) {
     Arena *arena = arena_new();
     const char *made[16];
     assert_int_equal(arena_guard(arena), 0);
     for (int i = 0; i < count; i++) made[i] = with_columns(arena, text[i], rows, columns);
     check_all(made, count);
     for (int i = 0; i < count; i++)
-        assert_int_equal(occurrences(source(arena, made[i]), "const int m = n *"), flat);
+        assert_int_equal(occurrences(source(arena, made[i]), "const int m = n *"), runs);
     arena_free(arena);
 }
 
-static void check_columns(const char *const *text, int count, int columns, bool flat) {
-    check_rows(text, count, 300, columns, flat);
+static void check_columns(const char *const *text, int count, int columns, int runs) {
+    check_rows(text, count, 300, columns, runs);
 }
 
 static const char *const dense[] = {
@@ -91,42 +91,75 @@ static void test_rows_are_one_run(void **state) {
     for (int i = 0; i < 2; i++) check_columns(dense, 8, few[i], false);
 }
 
-/* Rows are folded point by point; what each point is made into then is one run, unless it needs a
- * value that was kept of the point. */
+/* Rows of a few points are folded point by point; what each point is made into then is one run,
+ * unless it needs a value that was kept of the point. Longer ones, and halves, are folded along the
+ * run, too: one more for each sweep, in which kept values lie along it. */
 static void test_folds(void **state) {
     (void)state;
     static const char *const folds[] = {
         "kernel below_$" ROWS " b0: in f32[#] b1: in f32[$] b2: out f32[#] b3: out f32[@]"
         " t0 = f32 load b0" AT " t1 = f32 load b1[a1] t2 = f32 mul t0, t1 t3 = f32 reduce amax t2"
         " t4 = f32 sub t0, t3 store b2" AT " = t4 t5 = f32 neg t3 store b3[a0] = t5 }",
-        "kernel center_$" ROWS " b0: in bf16[#] b1: out bf16[#] t0 = f32 load b0" AT
-        " t1 = f32 reduce sum t0 t2 = f32 mul t1, 0.125:f32 t3 = f32 sub t0, t2"
-        " store b1" AT " = t3 }",
         "kernel first_$" ROWS " b0: in i32[#] b1: out bool[#] t0 = i32 load b0" AT
         " t1 = i32 reduce amin t0 t2 = bool eq t0, t1 store b1" AT " = t2 }",
     };
     static const char *const kept[] = {
         "kernel kept_$" ROWS " b0: in f32[#] b1: out f32[#] t0 = f32 load b0" AT
         " t1 = f32 exp t0 t2 = f32 reduce sum t1 t3 = f32 div t1, t2 store b1" AT " = t3 }",
+    };
+    static const char *const halves[] = {
+        "kernel center_$" ROWS " b0: in bf16[#] b1: out bf16[#] t0 = f32 load b0" AT
+        " t1 = f32 reduce sum t0 t2 = f32 mul t1, 0.125:f32 t3 = f32 sub t0, t2"
+        " store b1" AT " = t3 }",
         "kernel kept_halves_$" ROWS " b0: in f16[#] b1: out f16[#] t0 = f32 load b0" AT
         " t1 = f32 exp t0 t2 = f32 reduce sum t1 t3 = f32 div t1, t2 store b1" AT " = t3 }",
-    };
-    /* The first sweep folds and stores, and is no run; the second is one. */
-    static const char *const both[] = {
         "kernel twice_$" ROWS " b0: in f16[#] b1: out f16[#] b2: out f16[#] t0 = f32 load b0" AT
         " t1 = f32 neg t0 t2 = f32 reduce amax t1 store b1" AT
         " = t1 t3 = f32 sub t0, t2 store b2" AT " = t3 }",
     };
     static const int columns[] = {5, 9, 15};
     for (int i = 0; i < 3; i++) {
-        check_columns(folds, 3, columns[i], true);
-        check_columns(kept, 2, columns[i], false);
-        check_columns(both, 1, columns[i], true);
+        bool folds_flat = columns[i] > 8;
+        check_columns(folds, 2, columns[i], 1 + folds_flat);
+        check_columns(kept, 1, columns[i], 2 * folds_flat);
+        check_columns(halves, 3, columns[i], 2);
     }
-    check_columns(folds, 3, 4, false);
+    check_columns(folds, 2, 4, false);
 }
 
-/* Results that go past the caches, 34 MB: rows that are one run do, rows that are kept do not. */
+/* Rows that lanes would go along, of any number: shorter than what a strip has of their elements,
+ * and of 64 where they are halves. */
+static void test_short_rows(void **state) {
+    (void)state;
+    static const struct {
+        const char *dtype;
+        int rows, columns;
+        bool flat;
+    } list[] = {
+        {"f32", 16, 16, true},   {"f32", 15, 16, false}, {"f32", 37, 31, true},
+        {"f32", 37, 32, false},  {"f64", 37, 17, false}, {"bf16", 67, 63, true},
+        {"bf16", 67, 65, false},
+    };
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    for (int i = 0; i < (int)(sizeof list / sizeof *list); i++) {
+        const char *own = list[i].dtype, *half = strstr(own, "f16") ? "f32" : own;
+        const char *text = arena_format(
+            arena,
+            "kernel short_%s_$(outer a0:@, inner a1:$) row split 1 { b0: in %s[#] b1: out %s[@]"
+            " b2: out %s[@] b3: out %s[#] t0 = %s load b0" AT " t1 = %s mul t0, t0"
+            " t2 = %s reduce sum t1 t3 = %s reduce amax t0 t4 = %s sub t0, t3 store b1[a0] = t2"
+            " store b2[a0] = t3 store b3" AT " = t4 }",
+            own, own, own, own, own, half, half, half, half, half);
+        if (list[i].flat) check_rows(&text, 1, list[i].rows, list[i].columns, 2);
+        text = with_columns(arena, text, list[i].rows, list[i].columns);
+        assert_int_equal(occurrences(source(arena, text), "const int m = n *"), 2 * list[i].flat);
+    }
+    arena_free(arena);
+}
+
+/* Results that go past the caches, 34 MB: rows that are one run do, rows that are kept point by
+ * point do not. */
 static void test_large_results(void **state) {
     (void)state;
     Arena *arena = arena_new();
@@ -136,9 +169,9 @@ static void test_large_results(void **state) {
         " b1: in f64[470001] b2: out f64[4230009] t0 = f64 load b0[((a0*9)+a1)]"
         " t1 = f64 load b1[a0] t2 = f64 mul t0, t1 store b2[((a0*9)+a1)] = t2 }";
     const char *const kept =
-        "kernel large_kept(outer a0:470001, inner a1:9) tile split 1 { b0: in f64[4230009]"
-        " b1: out f64[4230009] t0 = f64 load b0[((a0*9)+a1)] t1 = f64 fmod t0, 7:f64"
-        " t2 = f64 reduce amax t1 t3 = f64 sub t1, t2 store b1[((a0*9)+a1)] = t3 }";
+        "kernel large_kept(outer a0:846001, inner a1:5) tile split 1 { b0: in f64[4230005]"
+        " b1: out f64[4230005] t0 = f64 load b0[((a0*5)+a1)] t1 = f64 fmod t0, 7:f64"
+        " t2 = f64 reduce amax t1 t3 = f64 sub t1, t2 store b1[((a0*5)+a1)] = t3 }";
     check_all(&kept, 1);
     assert_non_null(strstr(source(arena, run), "stream("));
     assert_null(strstr(source(arena, kept), "stream("));
@@ -368,6 +401,7 @@ int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows_are_one_run), cmocka_unit_test(test_folds),
+        cmocka_unit_test(test_short_rows),       cmocka_unit_test(test_short_rows),
         cmocka_unit_test(test_large_results),    cmocka_unit_test(test_what_is_not_one_run),
         cmocka_unit_test(test_blocks_of_rows),   cmocka_unit_test(test_slabs),
         cmocka_unit_test(test_what_is_no_slab),  cmocka_unit_test(test_several_rows),

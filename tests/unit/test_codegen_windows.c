@@ -183,6 +183,12 @@ static void test_pieces_of_two_axes(void **state) {
     " b0: in f32[" numel "] b1: out f32[100] t0 = f32 load b0[((a0*" columns ")+a1)]"              \
     " t1 = f32 " op " t0 t2 = f32 reduce amax t1 store b1[a0] = t2 }"
 
+/* Folded to bytes, which are no terms of whole rows. */
+#define DEAR_CONDITIONS                                                                            \
+    "kernel conditions(outer a0:100, inner a1:8) tile split 1 { b0: in f32[800] b1: out bool[100]" \
+    " t0 = f32 load b0[((a0*8)+a1)] t1 = f32 tanh t0 t2 = bool gt t1, 0.5:f32"                     \
+    " t3 = bool reduce any t2 store b1[a0] = t3 }"
+
 /* Four elements of each row of some more. */
 #define PARTS(pitch, numel, op)                                                                    \
     "kernel parts_" pitch op "(outer a0:100, inner a1:4) tile split 1 {"                           \
@@ -193,11 +199,14 @@ static void test_pieces_of_two_axes(void **state) {
 /* Rows as lanes: short ones are written out, the others a loop over points, which are gathered. */
 static void test_rows_as_lanes(void **state) {
     (void)state;
-    static const char *const text[] = {
-        SHORT_ROWS("4", "400", "tanh"), SHORT_ROWS("5", "500", "neg"),
-        SHORT_ROWS("7", "700", "neg"),  SHORT_ROWS("8", "800", "neg"),
-        SHORT_ROWS("8", "800", "tanh"), PARTS("5", "500", "mul"),
-        PARTS("5", "500", "pow"),       PARTS("8", "800", "pow")};
+    static const char *const text[] = {SHORT_ROWS("4", "400", "tanh"),
+                                       SHORT_ROWS("5", "500", "neg"),
+                                       SHORT_ROWS("7", "700", "neg"),
+                                       SHORT_ROWS("8", "800", "neg"),
+                                       DEAR_CONDITIONS,
+                                       PARTS("5", "500", "mul"),
+                                       PARTS("5", "500", "pow"),
+                                       PARTS("8", "800", "pow")};
     static const bool by_point[] = {false, true, true, false, true, false, true, false};
     check_all(text, 8);
     Arena *arena = arena_new();

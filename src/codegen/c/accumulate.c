@@ -15,6 +15,8 @@
 
 #include <string.h>
 
+enum { FOLD_LANES = 8 /* a row of a flat sweep is folded to */ };
+
 /* ---- names and types ---------------------------------------------------------------------- */
 
 static bool is_extreme(const Expr *x) { return reduce_chooses(x->imm.i); }
@@ -153,10 +155,23 @@ static Phrase masked(CKernel *c, const Expr *x, Phrase value) {
                                              text_operand(c->e.arena, value), identity(c, x).text));
 }
 
+/* Where the terms of a run lie, as an array; NULL: they are computed into one. */
+static const char *terms_in_memory(const CKernel *c, const Expr *x) {
+    const Expr *term = x->input[0];
+    const Access *access = &c->e.load[term->id];
+    if (term->op != EX_load || c->columns < FOLD_LANES || access->stride != 1) return NULL;
+    return c->e.kernel->buffer[term->imm.i].dtype == x->dtype ? access->name : NULL;
+}
+
 void c_accumulate(CKernel *c, const Expr *x, int pass) {
     Emit *e = &c->e;
     Phrase name = target_name(c, x, pass), value = text_value(e, x->input[0]);
     bool folds = folds_lanes(c);
+    if (c->flat && c->folds_flat) {
+        if (terms_in_memory(c, x)) return;
+        emit_line(e, "w%u[l] = %s;", emit_number(e, x->id), value.text);
+        return;
+    }
     if (!folds || (!e->kept && !is_extreme(x))) {
         emit_line(e, "%s = %s;", name.text, combined(c, x, name, value));
         return;
@@ -166,6 +181,87 @@ void c_accumulate(CKernel *c, const Expr *x, int pass) {
     Phrase term = text_name(arena_format(e->arena, "x%u", emit_number(e, x->id)));
     emit_line(e, "const %s %s = %s;", term_type(c, x), term.text, value.text);
     emit_line(e, "%s = %s;", name.text, combined(c, x, name, term));
+}
+
+/* ---- rows of a flat sweep ------------------------------------------------------------------ */
+
+/* Values as wide as what they are compared with. Of fewer points gathering is as fast, unless they
+ * are halves, which are converted one by one then. */
+bool c_folds_rows(const CKernel *c) {
+    const Kernel *kernel = c->e.kernel;
+    int64_t points = axis_typical(kernel, kernel->outer_count);
+    if (points < FOLD_LANES && !c_has_halves(kernel)) return false;
+    for (int r = 0; r < length(c->e.info.reduce); r++)
+        if (cb_dtype_size(c->e.info.reduce[r]->dtype) < sizeof(float)) return false;
+    return length(c->e.info.reduce) > 0;
+}
+
+static void declare_terms(CKernel *c, const Expr *x, char letter, int64_t elements) {
+    emit_line(&c->e, "%s %c%u[%lld] __attribute__((aligned(64)));", term_type(c, x), letter,
+              emit_number(&c->e, x->id), (long long)elements);
+}
+
+void c_declare_folds(CKernel *c, int pass) {
+    for (int r = 0; r < c->reduce_count; r++)
+        if (c_reduces_in(c, r, pass)) declare_terms(c, c->e.info.reduce[r], 'r', c->lanes);
+}
+
+/* Rows of less than FOLD_LANES are read as if they had these. */
+bool c_declare_terms(CKernel *c, int pass) {
+    bool any = false;
+    for (int r = 0; r < c->reduce_count; r++) {
+        const Expr *x = c->e.info.reduce[r];
+        if (!c_reduces_in(c, r, pass) || terms_in_memory(c, x)) continue;
+        declare_terms(c, x, 'w', c->lanes * c->columns + FOLD_LANES);
+        any = true;
+    }
+    return any;
+}
+
+/* What a row's lane j of FOLD_LANES is folded from. */
+static Phrase lane_of_row(CKernel *c, const Expr *x) {
+    Arena *arena = c->e.arena;
+    long long columns = (long long)c->columns, left = columns % FOLD_LANES;
+    const char *array = terms_in_memory(c, x);
+    Phrase all = {0};
+    if (!array) array = arena_format(arena, "w%u", emit_number(&c->e, x->id));
+    for (long long k = 0; k < columns; k += FOLD_LANES) {
+        bool part = k + FOLD_LANES > columns, ends = part && k;
+        long long at = ends ? columns - FOLD_LANES : k; /* nothing behind the row is read */
+        Phrase term =
+            text_atom(arena_format(arena, "%s[l * %lldL + %lld + j]", array, columns, at));
+        if (part && !(ends && is_extreme(x)))
+            term =
+                text_of(TEXT_SELECT, arena_format(arena, "j %s %lld ? %s : %s", ends ? ">=" : "<",
+                                                  ends ? FOLD_LANES - left : left, term.text,
+                                                  identity(c, x).text));
+        all = all.text ? text_combine(&c->e, x, all, term) : term;
+    }
+    return all;
+}
+
+/* Each row to FOLD_LANES, a power of two, which compilers take apart across rows. */
+static void fold_rows(CKernel *c, const Expr *x) {
+    Emit *e = &c->e;
+    uint32_t number = emit_number(e, x->id);
+    Phrase part[FOLD_LANES];
+    declare_terms(c, x, 'q', c->lanes * FOLD_LANES);
+    emit_open(e, "for (int l = 0; l < n; l++)");
+    emit_directive(e, "#pragma omp simd");
+    emit_line(e, "for (int j = 0; j < %d; j++) q%u[l * %dL + j] = %s;", FOLD_LANES, number,
+              FOLD_LANES, lane_of_row(c, x).text);
+    emit_close(e);
+    for (int j = 0; j < FOLD_LANES; j++)
+        part[j] = text_atom(arena_format(e->arena, "q%u[l * %d + %d]", number, FOLD_LANES, j));
+    for (int half = FOLD_LANES / 2; half; half /= 2)
+        for (int j = 0; j < half; j++) part[j] = text_combine(e, x, part[j], part[j + half]);
+    emit_directive(e, "#pragma omp simd");
+    emit_line(e, "for (int l = 0; l < n; l++) %s = %s;", reduce_name(c, x).text, part[0].text);
+}
+
+void c_fold_rows(CKernel *c, int pass) {
+    for (int r = 0; r < c->reduce_count; r++)
+        if (c_reduces_in(c, r, pass)) fold_rows(c, c->e.info.reduce[r]);
 }
 
 /* The row that combines says "a + b": OpenMP says "+", and knows it of these. */

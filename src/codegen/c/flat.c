@@ -10,6 +10,10 @@
  *     const int m = n * 5;
  *     for (int l = 0; l < m; l++) s0[l] = p6[l] * u7[l] + u9[l];
  *
+ * Rows of eight points and more are folded in such sweeps, too (folds_flat, accumulate.c): their
+ * terms are a run, w4[l] = p6[l] * u7[l], and each row of them becomes eight lanes of q4, which
+ * compilers take apart across rows.
+ *
  * And slabs: rows of up to 15 columns that are folded over the rows. A slab is one run of lanes, in
  * strips of so many rows as are whole vectors; each lane has its column's sum of every such row:
  *
@@ -32,6 +36,7 @@ enum {
     FLAT_VARYING = 1024,   /* of one whose columns vary: few are behind its last whole vector */
     FLAT_BYTES = 64 << 10, /* of all that is expanded */
     FLAT_ROWS = 16,        /* a block is a multiple of so many rows, and whole vectors */
+    FOLD_ROWS = 64,        /* of a block that is folded: what is stored last is not read at once */
     FLAT_COLUMNS = 63,     /* of rows whose length varies, with AVX-512, */
     FLAT_NARROW = 16,      /* and without */
     SHORT_COLUMNS = 63,    /* where each has a value that would be expanded: vectors under masks */
@@ -61,20 +66,35 @@ bool c_keeps_any(const CKernel *c) {
     return false;
 }
 
-bool c_is_flat(const CKernel *c, int pass) {
+static bool stores_in(const CKernel *c, int pass) {
     bool stores = false;
-    if (!c->columns || c_keeps_any(c)) return false;
-    for (int r = 0; r < length(c->e.info.reduce); r++)
-        if (c_reduces_in(c, r, pass)) return false;
     for (int s = 0; s < c->store_count; s++) stores |= c_stores_in(c, s, pass);
     return stores;
 }
 
+bool c_is_flat(const CKernel *c, int pass) {
+    if (!c->columns || (c_keeps_any(c) && !c->folds_flat)) return false;
+    for (int r = 0; r < length(c->e.info.reduce); r++)
+        if (c_reduces_in(c, r, pass)) return c->folds_flat;
+    return stores_in(c, pass);
+}
+
+/* Rows of few points that lanes would go along, of which there are many: along a run of them lanes
+ * are whole vectors, and several are folded at a time. strip: lanes of one. */
+static bool are_short_rows(const CKernel *c, int64_t strip) {
+    const Kernel *kernel = c->e.kernel;
+    int points = kernel->outer_count;
+    if (!c_folds_rows(c) || axis_typical(kernel, points - 1) < FLAT_ROWS) return false;
+    return axis_typical(kernel, points) < (c_has_halves(kernel) ? FLAT_MOST : strip);
+}
+
 /* Kernels with points of their own for some columns are cut there (pieces.c). */
-void c_choose_columns(CKernel *c, bool by_point) {
+void c_choose_columns(CKernel *c, bool by_point, int64_t strip) {
     Kernel *kernel = c->e.kernel;
     int axis = inner_axis(c);
     if (c->inner_count != 1 || !axis || c->split || axis_typical(kernel, axis - 1) < 2) return;
+    bool across = kernel->form == FORM_TILE || !length(c->e.info.reduce);
+    if (!across && !are_short_rows(c, strip)) return;
     bool few = kernel->axis[axis].few;
     if (kernel->axis[axis].varies != few) return; /* columns are literal here, or up to few */
     int64_t columns = axis_typical(kernel, axis);
@@ -83,6 +103,7 @@ void c_choose_columns(CKernel *c, bool by_point) {
     if (!few && length(kernel_edges(kernel, axis, c->e.arena))) return;
     if (!kernel_runs_flat(kernel, axis, few)) return;
     c->columns = columns;
+    c->folds_flat = !few && c_folds_rows(c);
     if (!c_is_any_flat(c)) c->columns = 0;
     c->columns_vary = c->columns && few;
 }
@@ -104,6 +125,7 @@ static bool is_along(const CKernel *c, const Expr *index) {
 
 int64_t c_flat_lanes(const CKernel *c) {
     if (c->columns_vary) return FLAT_VARYING / 2; /* of two columns */
+    if (c->folds_flat) return FOLD_ROWS;
     int64_t expanded = 1;
     for (int id = 0; id < length(c->e.kernel->expr); id++) {
         const Expr *x = c->e.kernel->expr[id];
@@ -242,15 +264,21 @@ static void store_row(CKernel *c, const Expr *x, const char *value) {
     if (c->columns_vary)
         emit_open(&c->e, "for (int i = 0; i < %s; i += %lld)", columns_text(c), at_once);
     emit_directive(&c->e, "#pragma omp simd");
-    emit_line(&c->e, "for (int j = 0; j < %lld; j++) %s[l * %s + %sj] = %s;", at_once,
+    emit_line(&c->e, "for (int j = 0; j < %lld; j++) %s[l * (int64_t)%s + %sj] = %s;", at_once,
               expanded(c, x), columns_text(c), c->columns_vary ? "i + " : "", value);
     if (c->columns_vary) emit_close(&c->e);
 }
 
-/* Row-level values under these names. */
-static void expand_rows(CKernel *c, Expr *const *row, const Phrase *name) {
+/* Row-level values under these names, but those that an earlier sweep expanded. */
+static void expand_rows(CKernel *c, Expr *const *all, const Phrase *name) {
     Emit *e = &c->e;
-    for (int i = 0; i < length(row); i++) declare_expanded(c, row[i]);
+    Expr **row = NULL;
+    for (int i = 0; i < length(all); i++) {
+        if (e->local[all[i]->id].started) continue;
+        e->local[all[i]->id].started = true;
+        declare_expanded(c, all[i]);
+        push(e->arena, row, all[i]);
+    }
     if (!length(row)) return;
     emit_open(e, "for (int l = 0; l < n; l++)");
     for (int i = 0; i < length(row); i++) {
@@ -393,11 +421,12 @@ void c_flat_sweep(CKernel *c, int pass) {
     int64_t lanes = c->out_lanes;
     Phrase *name = hide_rows(c);
     Mark mark = emit_mark(e);
-    emit_block(e);
     find_arrays(c, pass, &row, &column);
+    expand_rows(c, row, name);
+    c_declare_folds(c, pass);
+    emit_block(e);
     for (int i = 0; i < length(column); i++)
         if (!c->repeated[column[i]->id]) repeat_column(c, column[i], "n");
-    expand_rows(c, row, name);
     name_arrays(c, row);
     name_arrays(c, column);
     swap_accesses(c);
@@ -408,7 +437,8 @@ void c_flat_sweep(CKernel *c, int pass) {
     c_collect(c, pass);
     emit_declare(e, 0);
     emit_line(e, "const int m = n * %s;", columns);
-    c_lane_loop(c, pass);
+    if (c_declare_terms(c, pass) || stores_in(c, pass)) c_lane_loop(c, pass);
+    c_fold_rows(c, pass);
     emit_close(e);
     emit_forget(e, mark);
     c->flat = e->flat = false;

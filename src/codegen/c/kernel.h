@@ -54,6 +54,8 @@ struct CKernel {
     int64_t weave;   /* of an ARRAY kernel: rows that lie apart and are walked side by side; or 0 */
     int64_t columns; /* of an ARRAY kernel with flat sweeps: elements of its rows; else 0 */
     bool columns_vary; /* they are up to so many */
+    bool folds_flat;   /* rows are folded in such sweeps, too, and what is kept lies along the
+                        * run */
     int64_t slab; /* of an ARRAY kernel that folds rows of so few columns, flat throughout; or 0 */
     bool flat;       /* in such a sweep: lane l is element l of all rows */
     Access *flat_load, *flat_store; /* along the run, by expression and by store */
@@ -130,6 +132,11 @@ const char *c_array_type(const CKernel *c, cb_dtype dtype); /* of what arrays ke
 void c_declare_array(CKernel *c, const char *type, const char *name, uint32_t id);
 void c_begin_accumulators(CKernel *c, int pass);
 void c_begin_partials(CKernel *c, int pass);
+/* Of a flat sweep: what terms and results are in, and its rows folded. */
+bool c_folds_rows(const CKernel *c);
+void c_declare_folds(CKernel *c, int pass);
+bool c_declare_terms(CKernel *c, int pass); /* false: there is nothing to compute them into */
+void c_fold_rows(CKernel *c, int pass);
 const char *c_reductions(CKernel *c, int pass); /* clauses of the vector loop */
 void c_accumulate(CKernel *c, const Expr *reduce, int pass);
 void c_end_partials(CKernel *c, int pass);
@@ -209,8 +216,9 @@ void c_lane_functions(CKernel *c); /* that no kernel of the file had before: bef
 void c_lanes_in_steps(CKernel *c);
 
 /* ---- flat sweeps (flat.c) ---- */
-/* by_point: all points of a row at once would cost too much. */
-void c_choose_columns(CKernel *c, bool by_point);
+/* by_point: all points of a row at once would cost too much. strip: lanes of one, which rows fill
+ * that lanes go along. */
+void c_choose_columns(CKernel *c, bool by_point, int64_t strip);
 void c_choose_lengths(CKernel *c);
 void c_choose_across(CKernel *c);
 static inline int c_next_length(int length) { return length < 4 ? length + 1 : 2 * length; }

@@ -92,6 +92,7 @@ Phrase c_row(Emit *e, const Expr *x) {
     const CKernel *c = kernel_of(e);
     bool array = c->shape == SHAPE_ARRAY;
     if (c->slab) return text_atom(arena_format(e->arena, "row%u[done + l]", emit_number(e, x->id)));
+    if (c->folds_flat) return c_lane(c, arena_format(e->arena, "row%u", emit_number(e, x->id)));
     const char *text = array ? "l" : NULL;
     int64_t stride = array ? c->row_stride : 1;
     for (int axis = length(e->kernel->axis) - 1; axis >= e->kernel->outer_count; axis--) {

@@ -145,7 +145,7 @@ static void choose_shape(CKernel *c) {
     int64_t inner_size = kernel_typical_row(kernel);
     bool heavy = inner_size * cost > HEAVY_ARITHMETIC;
     bool gathers = c_gathers_rows(c->e.kernel, folds, cost);
-    if (kernel->form == FORM_TILE || !folds) c_choose_columns(c, heavy || (folds && gathers));
+    c_choose_columns(c, heavy || (folds && gathers), STRIP_BYTES / widest(c, outer));
     bool slab = c_choose_slab(c),
          short_scan = inner_size <= NESTED_INNER && kernel_has_scan(kernel);
     bool across = kernel->form == FORM_TILE || c->columns || short_scan || slab;

@@ -474,7 +474,7 @@ void c_sweep(CKernel *c, int pass) {
         emit_declare(e, 0);
     else if (runs)
         emit_declare(e, e->row_level);
-    c_begin_accumulators(c, pass);
+    if (!(flat && c->folds_flat)) c_begin_accumulators(c, pass);
     if (runs && c->slab)
         c_slab_sweep(c, pass);
     else if (runs && !flat)
