@@ -114,7 +114,7 @@ static void describe(Backward *backward, const Entry *entry, const Joint *joint)
     }
     backward->sources = length(joint->source);
     backward->source = arena_new_array(arena, int, backward->sources + 1);
-    backward->from = arena_new_array(arena, uint64_t, backward->sources + 1);
+    backward->from = arena_new_array(arena, const bool *, backward->sources + 1);
     for (int i = 0; i < backward->sources; i++) {
         backward->source[i] = joint->source[i];
         backward->from[i] = joint->from[i];
@@ -296,7 +296,7 @@ static bool go_back(void *state, const char *what, Tensor *const *given, Tensor 
 
 static bool is_behind(const void *state, int k, int before) {
     const Kept *kept = state;
-    return kept->backward->root[before].behind & tape_part_bit(k);
+    return kept->backward->root[before].behind[k];
 }
 
 static bool is_same(const void *state, const void *other) {
@@ -441,11 +441,11 @@ static bool run(const Kept *kept, const Executable *executable, const char *what
 
 /* What depends on no result that was gone back from has no gradient, and none of zeros. */
 static void leave_out(const Backward *backward, Tensor *const *given, Tensor **out) {
-    uint64_t came = 0;
-    for (int i = 0; i < backward->roots; i++)
-        if (given[i]) came |= tape_part_bit(i);
-    for (int i = 0; i < backward->sources; i++)
-        if (!(backward->from[i] & came)) out[i] = NULL;
+    for (int i = 0; i < backward->sources; i++) {
+        bool came = false;
+        for (int k = 0; k < backward->roots && !came; k++) came = given[k] && backward->from[i][k];
+        if (!came) out[i] = NULL;
+    }
 }
 
 static bool go_back(void *state, const char *what, Tensor *const *given, Tensor **out) {

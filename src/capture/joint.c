@@ -53,30 +53,29 @@ static int *list_sources(const Recording *recording) {
     return source;
 }
 
-/* The roots that a gradient by this value comes from. */
-static uint64_t roots_of(Recording *recording, const Joint *joint, int source, int nodes) {
+/* By root: a gradient by this value comes from it. */
+static bool *roots_of(Recording *recording, const Joint *joint, int source, int nodes) {
     const Graph *graph = recording->graph;
-    uint64_t roots = 0;
+    bool *roots = arena_new_array(recording->trace->arena, bool, length(joint->root));
     bool *reached = arena_new_array(graph->arena, bool, nodes + 1);
     reached[functional_node(recording, source)->id] = true;
     for (int i = 0; i < length(recording->leaf); i++)
         if (recording->leaf[i].value == source) reached[recording->leaf[i].node->id] = true;
     grad_reach(graph, 0, nodes, reached);
     for (int i = 0; i < length(joint->root); i++)
-        if (reached[functional_node(recording, joint->root[i])->id]) roots |= tape_part_bit(i);
+        roots[i] = reached[functional_node(recording, joint->root[i])->id];
     return roots;
 }
 
-/* The roots that the function has computed from another one. Nodes do not tell: a view that changes
+/* By root: the function has computed it from this other one. Nodes do not tell: a view that changes
  * nothing has that of what it shows, and so have equal values, which are none of each other's. */
-static uint64_t roots_behind(const Recording *recording, const Joint *joint, int root) {
+static bool *roots_behind(const Recording *recording, const Joint *joint, int root) {
     const Trace *trace = recording->trace;
-    uint64_t roots = 0;
+    bool *roots = arena_new_array(trace->arena, bool, length(joint->root));
     bool *led = arena_new_array(recording->graph->arena, bool, length(trace->value) + 1);
     led[joint->root[root]] = true;
     trace_mark_tracked(trace, length(trace->op), led);
-    for (int i = 0; i < length(joint->root); i++)
-        if (i != root && led[joint->root[i]]) roots |= tape_part_bit(i);
+    for (int i = 0; i < length(joint->root); i++) roots[i] = i != root && led[joint->root[i]];
     return roots;
 }
 

@@ -6,12 +6,12 @@
 #include "capture/functional.h"
 #include "graph/partition.h"
 
-/* Of a recording, in its graph's arena, but for the first three, which stay with the trace. */
+/* Of a recording, in its graph's arena, but for the first four, which stay with the trace. */
 struct Joint {
     int *root;   /* vec: values of the trace that are given gradients */
     int *source; /* vec: those that get some, as graph.gradient lists them */
-    uint64_t *from; /* vec: by source, the roots that depend on it (tape_part_bit) */
-    uint64_t *behind; /* vec: by root, those that were computed from it */
+    bool **from;   /* vec: by source, by root: it depends on it */
+    bool **behind; /* vec: by root, by another one: that was computed from it */
     JointGraph graph;
     BackwardGraph backward; /* once it is compiled; graph NULL: not, or taken over */
 };
@@ -21,7 +21,7 @@ typedef struct BackwardRoot { /* a result */
     Op op; /* that gave it */
     Site site;
     Meta meta;
-    uint64_t behind; /* as Joint.behind */
+    const bool *behind; /* as Joint.behind, the trace's */
 } BackwardRoot;
 
 typedef struct BackwardKept { /* read by the graph, or by the ops, to run once more */
@@ -55,7 +55,7 @@ struct Backward {
     BackwardRoot *root;
     int roots;
     int *source; /* values of the entry's trace, by result of the executable */
-    uint64_t *from; /* by source, as Joint.from */
+    const bool **from; /* by source, as Joint.from, each the trace's */
     int sources;
     Site site; /* of the function */
 };

@@ -36,8 +36,6 @@ typedef struct TogetherSteps {
     void (*forget)(void *state); /* what gradients read: they are gone back over no more with it */
     void (*free)(void *state);
 } TogetherSteps;
-/* Of result k, in sets of them; from the 63rd on all are one, which stands for any. */
-static inline uint64_t tape_part_bit(int k) { return UINT64_C(1) << (k < 63 ? k : 63); }
 /* The history of what computed them from sources, whose histories it holds on to; state is taken
  * over. NULL with an error: no memory, and state is still the caller's. */
 History *tape_together(const TogetherSteps *steps, void *state, Tensor *const *source, int count);
