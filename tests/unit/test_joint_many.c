@@ -57,6 +57,18 @@ static void expect_asked_leaves(cb_function *fast, int k, int other) {
     cb_scope_close();
 }
 
+/* A result by itself, for which nothing is gone over op by op. */
+static void expect_asked_itself(cb_function *fast, int k) {
+    T out[MANY];
+    cb_scope_open();
+    call(fast, out);
+    T by[] = {out[k], w[k]}, g[2];
+    assert_int_equal(cb_grad(out[k], NULL, by, 2, g), CB_OK);
+    assert_true(cb_item(g[0]) == 1);
+    assert_non_null(g[1]);
+    cb_scope_close();
+}
+
 /* Result k, which is computed from the one before, by that, and by one beside. */
 static void expect_asked_results(cb_function *fast, int k, int other) {
     T out[MANY];
@@ -117,6 +129,7 @@ static void run(cb_function *fast) {
     expect_asked_leaves(fast, 64, 66);
     expect_asked_leaves(fast, 66, 64);
     expect_asked_leaves(fast, last, 2);
+    expect_asked_itself(fast, 65);
     expect_hooks(fast, 67);
     expect_asked_results(fast, last, 66);
     expect_asked_results(fast, 67, 65);
