@@ -119,13 +119,6 @@ static Node *softmax(Graph *graph, Node *scores) {
     return graph_op(graph, OP_softmax, &scores, 1, &attrs, NULL);
 }
 
-static Node *drop(Graph *graph, Node *weights, double p, int64_t draw) {
-    if (p == 0 || !weights) return weights;
-    Node *zero = call_constant(graph, weights->dtype, 0);
-    Node *keep = call_number(graph, OP_ge, call_random(graph, OP_rand, weights, CB_F32, draw), p);
-    return call3(graph, OP_where, keep, call_number(graph, OP_mul, weights, 1 / (1 - p)), zero);
-}
-
 Node *attention_turned(Graph *graph, Node *x) {
     Attrs attrs = attrs_default(OP_transpose);
     attrs.word[ATTR_transpose_dim0] = -2;
@@ -195,7 +188,8 @@ Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs) {
         return NULL;
     Node *weights = attention_weights(graph, a.query, a.key, a.mask, scale, causal);
     int64_t draw = op_draw(OP_scaled_dot_product_attention, word);
-    Node *y = weights ? weigh(&a, drop(graph, weights, p, draw)) : NULL;
+    if (weights && p > 0) weights = expand_drawn(graph, weights, p, draw);
+    Node *y = weights ? weigh(&a, weights) : NULL;
     if (!y || a.query == input[0]) return y;
     int64_t size[CB_MAX_RANK]; /* the heads in one dim again */
     memcpy(size, y->size, sizeof size);

@@ -166,28 +166,31 @@ static Node *scale_kept(Graph *graph, Node *x, Node *p) {
     return graph_op(graph, OP_mul, (Node *[]){x, scale}, 2, NULL, (bool[]){false, true});
 }
 
-/* In training, elements survive with probability 1 - p and are scaled to keep the mean. */
+Node *expand_drawn(Graph *graph, Node *x, double p, int64_t draw) {
+    int number = attr_argument(p);
+    Node *zero = call_constant(graph, x->dtype, 0);
+    Node *keep = call_number(graph, OP_ge, call_random(graph, OP_rand, x, CB_F32, draw), p);
+    Node *scaled = number >= 0 ? scale_kept(graph, x, graph->input[number])
+                               : call_number(graph, OP_mul, x, 1 / (1 - p));
+    return call3(graph, OP_where, keep, scaled, zero);
+}
+
 static Node *dropout(Graph *graph, Node *x, const Attrs *attrs) {
     double p = attr_float(attrs, ATTR_dropout_p);
-    bool varies = attr_argument(p) >= 0;
-    if (!varies && !(p >= 0 && p <= 1)) {
+    if (attr_argument(p) < 0 && !(p >= 0 && p <= 1)) {
         fail(CB_ERR_ARGUMENT, "dropout: the probability %g is outside of 0..1", p);
         return NULL;
     }
     if (!attrs->word[ATTR_dropout_training] || p == 0) return x;
     cb_dtype dtype = x->dtype;
-    Node *zero = call_constant(graph, dtype, 0);
-    if (p == 1) return call2(graph, OP_mul, x, zero); /* of x, so that it requires a gradient */
+    if (p == 1) /* of x, so that it requires a gradient */
+        return call2(graph, OP_mul, x, call_constant(graph, dtype, 0));
     if (!dtype_is_float(dtype)) {
         fail(CB_ERR_DTYPE, "dropout: %s cannot hold what is kept, times 1 / (1 - p)",
              cb_dtype_name(dtype));
         return NULL;
     }
-    int64_t draw = op_draw(OP_dropout, attrs->word);
-    Node *keep = call_number(graph, OP_ge, call_random(graph, OP_rand, x, CB_F32, draw), p);
-    Node *scaled = varies ? scale_kept(graph, x, graph->input[attr_argument(p)])
-                          : call_number(graph, OP_mul, x, 1 / (1 - p));
-    return call3(graph, OP_where, keep, scaled, zero);
+    return expand_drawn(graph, x, p, op_draw(OP_dropout, attrs->word));
 }
 
 /* ---- entry -------------------------------------------------------------------------------- */

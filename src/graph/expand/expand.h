@@ -26,6 +26,10 @@ Node *expand_convolution(Graph *graph, Op op, Node *const *input, const Attrs *a
 Node *expand_attention(Graph *graph, Node *const *input, const Attrs *attrs);
 Node *expand_resize(Graph *graph, Node *x, const Attrs *attrs);
 
+/* Of x, which is floating: elements survive with probability 1 - p, which may be that of an
+ * argument, and are scaled to keep the mean. tape_dropout does the same to tensors. */
+Node *expand_drawn(Graph *graph, Node *x, double p, int64_t draw);
+
 /* scaled_dot_product_attention's, for queries of this width. */
 double attention_scale(const Attrs *attrs, int64_t width);
 /* enable_gqa: operands whose heads broadcast or are equal, with the heads of query split in two
