@@ -17,7 +17,7 @@
 
 /* Results that live take the storages of the tensors that eager computed for them; without those
  * (real NULL, or some of them) they are left without a value. */
-static void adopt(Call *call, Tensor **real, int count) {
+static void fill_results(Call *call, Tensor **real, int count) {
     for (int v = call->input_count; v < count; v++) {
         if (call->trace->value[v].kind != VALUE_IS_RESULT) continue;
         Tensor *shell = call->value[v], *made = real ? real[v] : NULL;
@@ -45,7 +45,7 @@ static void run_trace(Call *call, bool effects) {
         call->lost = !trace_run(call->trace, call->at, call->argument, real);
     else if (real)
         trace_run_without_effects(call->trace, call->at, call->argument, real);
-    adopt(call, real, count);
+    fill_results(call, real, count);
     memory_free(real);
 }
 
