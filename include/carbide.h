@@ -861,8 +861,9 @@ CB_API int cb_threads(void);             /* that a call here would use */
 
 /* torch.set_flush_denormal, off at first: subnormal numbers, in f32 those below 1.2e-38, are 0 in
  * what this thread computes, and the threads that work for it. Processors take many times as long
- * for them; gradients and moments that fade away are full of them. False: this processor cannot.
- * f16 keeps its own, down to 6e-8. */
+ * for them; gradients and moments that fade away are full of them. f16 keeps its own, down to 6e-8.
+ * Ops of a compiled function have what was set when it called them. False: this processor cannot,
+ * or, with an error, a function of one graph may not (fullgraph). */
 CB_API bool cb_set_flush_denormal(bool on);
 
 /* As torch.set_float32_matmul_precision, for the whole process: "highest", with which it begins,

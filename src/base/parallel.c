@@ -14,13 +14,11 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/option.h"
+#include "base/subnormal.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #ifdef _OPENMP
 #include <omp.h>
-#endif
-#if defined(__x86_64__)
-#include <xmmintrin.h>
 #endif
 
 enum { MOST_THREADS = 1024 };
@@ -30,30 +28,13 @@ static const double late_ms = .3; /* who begins later than this has waited for a
 static _Thread_local double alone_until; /* clock_ms */
 static _Thread_local bool inside; /* of a share that is not OpenMP's: loops in it are not split */
 
-/* ---- subnormal numbers: each thread has bits of its processor say whether they are 0 --------- */
-
-#if defined(__x86_64__)
-enum { FLUSH = 0x8040 }; /* of what is computed, and of what is read */
-static unsigned flushed(void) { return _mm_getcsr() & FLUSH; }
-static void flush(unsigned bits) { _mm_setcsr((_mm_getcsr() & ~(unsigned)FLUSH) | bits); }
-#else
-enum { FLUSH = 0 };
-static unsigned flushed(void) { return 0; }
-static void flush(unsigned bits) { (void)bits; }
-#endif
-
-bool cb_set_flush_denormal(bool on) {
-    flush(on ? FLUSH : 0);
-    return FLUSH != 0;
-}
-
 /* ---- a team ---------------------------------------------------------------------------------- */
 
 typedef struct ParallelWork {
     ParallelBody *body;
     void *user;
     int64_t count, grain, grains;
-    unsigned flushed;      /* the caller's */
+    unsigned subnormals;   /* the caller's bits */
     double begun;          /* clock_ms */
     _Atomic double latest; /* how much later a member began, when that was late; or 0 */
 } ParallelWork;
@@ -72,10 +53,10 @@ static void run_share(ParallelWork *work, int64_t member, int64_t team) {
     int64_t high = low + share + (member < rest);
     low *= work->grain;
     high = high >= work->grains ? work->count : high * work->grain;
-    unsigned before = flushed(); /* other programs' teams have the same threads */
-    if (before != work->flushed) flush(work->flushed);
+    unsigned before = subnormals_bits(); /* other programs' teams have the same threads */
+    subnormals_set(work->subnormals);
     work->body(work->user, low, high); /* no team has more members than there are grains */
-    if (before != work->flushed) flush(before);
+    subnormals_set(before);
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -159,7 +140,7 @@ void parallel_for(int64_t count, int64_t grain, ParallelBody *body, void *user) 
         body(user, 0, count);
         inside = false;
     } else {
-        work.flushed = flushed();
+        work.subnormals = subnormals_bits();
         run_team(&work, (int)threads);
         if (work.latest > 0) alone_until = clock_ms() + ALONE_TIMES * work.latest;
     }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/memory.h"
+#include "base/subnormal.h"
 #include "base/worker.h"
 
 #include <string.h>
@@ -24,7 +25,8 @@ typedef struct QueueItem QueueItem;
 struct QueueItem {
     QueueItem *next;
     DeviceKernel *kernel;
-    Site site; /* of the call, without its path, which may be gone by then */
+    Site site;           /* of the call, without its path, which may be gone by then */
+    unsigned subnormals; /* bits of the thread that launched it */
     DeviceFault *fault;
     void *argument;
     void *pointer[];
@@ -56,6 +58,7 @@ static void note(DeviceFault *fault) {
 
 static void run(QueueItem *item) {
     site_set(item->site);
+    subnormals_set(item->subnormals);
     if (!item->kernel(item->argument, item->pointer))
         note(item->fault ? item->fault : &queue.fault);
     memory_free(item);
@@ -121,6 +124,7 @@ static QueueItem *item_new(const DeviceLaunch *launch, QueueMap *map) {
     }
     *item = (QueueItem){.kernel = launch->kernel,
                         .site = {.file = site_current().file, .line = site_current().line},
+                        .subnormals = subnormals_bits(),
                         .fault = launch->fault,
                         .argument = (char *)item + head};
     if (launch->argument_bytes) memcpy(item->argument, launch->argument, launch->argument_bytes);

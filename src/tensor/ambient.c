@@ -1,7 +1,9 @@
-/* The ambient state: taken, printed, and the precision of products, which is part of it. */
+/* The ambient state: taken, printed, and two settings that are part of it: the precision of
+ * products, and whether subnormal numbers are 0. */
 #include "tensor/ambient.h"
 
 #include "base/error.h"
+#include "base/subnormal.h"
 #include "device/device.h"
 #include "tensor/tracer.h"
 
@@ -34,6 +36,15 @@ const char *cb_get_float32_matmul_precision(void) {
     return levels[atomic_load_explicit(&level, memory_order_relaxed)];
 }
 
+/* ---- subnormal numbers: one setting of each thread ------------------------------------------- */
+
+bool cb_set_flush_denormal(bool on) {
+    if (on != subnormals_are_zero() && !tracer_may_change("flush denormal", CHANGES_OPS))
+        return false;
+    subnormals_set(on ? SUBNORMALS_ZERO : 0);
+    return SUBNORMALS_ZERO != 0;
+}
+
 /* ---- taking ---------------------------------------------------------------------------------- */
 
 Ambient ambient_of_op(void) {
@@ -41,6 +52,7 @@ Ambient ambient_of_op(void) {
     return (Ambient){.autocast = CB_SAME,
                      .reduced = atomic_load_explicit(&level, memory_order_relaxed) == MEDIUM,
                      .precise = precise,
+                     .flushes = subnormals_are_zero(),
                      .checked = option_now(OPTION_check),
                      .device = (uint8_t)option_now(OPTION_device)};
 }
@@ -57,6 +69,7 @@ void ambient_watch(void) { option_ask(may_change); }
 static int autocast_of(Ambient a) { return a.autocast; }
 static int reduced_of(Ambient a) { return a.reduced; }
 static int precise_of(Ambient a) { return a.precise; }
+static int flushes_of(Ambient a) { return a.flushes; }
 static int device_of(Ambient a) { return a.device; }
 static int checked_of(Ambient a) { return a.checked; }
 
@@ -72,6 +85,7 @@ static const struct {
 } fields[] = {{"autocast", autocast_of, dtype_word},
               {"float32 matmul precision", reduced_of, precision_word},
               {"option precise", precise_of, flag_word},
+              {"flush denormal", flushes_of, flag_word},
               {"option device", device_of, device_word},
               {"option check", checked_of, flag_word}};
 enum { FIELDS = sizeof fields / sizeof *fields };

@@ -6,6 +6,7 @@
  *     autocast   the thread's scopes                   cb_autocast_open (tensor/autocast.c)
  *     reduced    the process                           cb_set_float32_matmul_precision("medium")
  *     precise    the process                           option precise
+ *     flushes    the thread                            cb_set_flush_denormal
  *     device     the process                           option device
  *     checked    the process                           option check
  *
@@ -22,8 +23,9 @@ typedef struct Ambient { /* a word, so that it stays in a register: eager takes 
     cb_dtype autocast;   /* to compute in; CB_SAME: as the operands are */
     bool reduced;        /* f32 factors of products and convolutions may be rounded to bf16 */
     bool precise;        /* f16 and bf16 are rounded after every op, inside of kernels, too */
+    bool flushes : 1;    /* subnormal numbers are 0 (base/subnormal.h) */
     bool checked : 1;    /* integers that are divided by 0 are looked for */
-    uint8_t device : 7;  /* DeviceId: where tensors are made that come from none */
+    uint8_t device : 6;  /* DeviceId: where tensors are made that come from none */
 } Ambient;
 _Static_assert(sizeof(Ambient) == sizeof(uint32_t), "it is compared, and put into keys, as a word");
 
