@@ -76,8 +76,8 @@ static bool set(FunctionOptions *out, OptionWord name, OptionWord given) {
             return true;
         }
         int backend = NO_BACKEND;
-        if (option == FUNCTION_OPTION_backend)
-            backend = backend_find(value.text, (size_t)value.length);
+        if (option == FUNCTION_OPTION_backend) /* one may be called "on" */
+            backend = backend_find(given.text, (size_t)given.length);
         if (backend == NO_BACKEND) return refuse_value(option, given);
         out->value[option] = (uint8_t)(BACKEND_EAGER + backend);
         return true;

@@ -709,6 +709,31 @@ static void names_are_checked(void **state) {
     expect_error("option backend cannot be 'unheard_of'; it can be c, vm, eager");
 }
 
+static const char *asked;
+
+static cb_status note_and_refuse(cb_graph *graph, cb_backend_code *code, void *user) {
+    (void)graph, (void)code;
+    asked = user;
+    return CB_ERR_COMPILE;
+}
+
+/* A name that is a word of switches is that backend's all the same. */
+static void switches_are_names(void **state) {
+    (void)state;
+    static const char *const name[] = {"on", "true", "1", "off"};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(cb_register_backend(name[i], note_and_refuse, (void *)(uintptr_t)name[i]),
+                         CB_OK);
+    for (int i = 0; i < 4; i++) {
+        char option[32];
+        snprintf(option, sizeof option, "backend=%s", name[i]);
+        cb_function *fast = cb_compile(half_of_sum, option);
+        assert_non_null(cb_call(fast, cb_ones(cb_dims(2)), cb_ones(cb_dims(2))));
+        assert_ptr_equal(asked, name[i]);
+        cb_function_free(fast);
+    }
+}
+
 static void inner_says_what_it_does_not_take(void **state) {
     (void)state;
     cb_backend_code code;
@@ -773,6 +798,7 @@ int main(void) {
                                        TEST(reset_frees_the_code),
                                        TEST(a_backend_may_call_its_function),
                                        TEST(threads_run_one_code),
+                                       TEST(switches_are_names),
                                        TEST(names_are_checked),
                                        TEST(inner_says_what_it_does_not_take)};
     return cmocka_run_group_tests_name("backend", tests, NULL, clean_up);
