@@ -204,15 +204,6 @@ Node *functional_node(Recording *recording, int value) {
 
 /* ---- ops ----------------------------------------------------------------------------------- */
 
-static bool refuse_view(const Meta *from, const Meta *to) {
-    char texts[2][128];
-    meta_format(from, texts[0], sizeof texts[0]);
-    meta_format(to, texts[1], sizeof texts[1]);
-    fail(CB_ERR_SHAPE, "view: %s with these strides is no %s without a copy; use reshape", texts[0],
-         texts[1]);
-    return false;
-}
-
 static void track_view(const Recording *recording, const TraceValue *base, TraceValue *view,
                        FunctionalValue *functional) {
     bool followed = base->tracked || base->foreign;
@@ -258,16 +249,11 @@ static bool add_view(Recording *recording, const TraceOp *called, const Attrs *a
         return true;
     }
     if (op != OP_view) return true;
-    return refuse_view(&base->meta, &value.meta);
+    return view_refuse(&base->meta, &value.meta);
 }
 
-/* contiguous() of a contiguous tensor and to() of the same dtype give back the same elements. */
-static bool is_identity(const TraceValue *value, Op op, const Attrs *attrs) {
-    if (op == OP_contiguous) return value->contiguous;
-    if (op == OP_detach) return true;
-    if (op != OP_to) return false;
-    int64_t dtype = attrs->word[ATTR_to_dtype];
-    return dtype == value->meta.dtype || dtype == CB_SAME;
+static bool is_identity(const TraceValue *x, Op op, const Attrs *attrs) {
+    return op_is_identity(op, attrs, x->meta.dtype, x->meta.rank, x->meta.size, x->stride);
 }
 
 static int add_identity(Recording *recording, int parent, bool detaches) {
@@ -491,8 +477,18 @@ static Node *write_view(Graph *graph, Op view, const Attrs *attrs, Node *base, N
         return scatter_select(graph, base, value, word);
     case OP_window:
         return scatter_windows(graph, base, value, word);
-    default:
+    case OP_reshape:
+    case OP_view:
+    case OP_flatten:
+    case OP_unflatten:
+    case OP_squeeze:
+    case OP_unsqueeze:
+    case OP_expand:
+    case OP_broadcast_to:
         return reshape_to(graph, value, base);
+    default:
+        check(false, "%s: a view that cannot be written through", op_info(view)->name);
+        return NULL;
     }
 }
 

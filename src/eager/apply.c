@@ -87,21 +87,8 @@ static Tensor *apply_view(Op op, const cb_operand *input, const Attrs *attrs) {
                      &offset))
         return tensor_view_of(x, &inferred.result, stride, offset);
     if (op != OP_view) return eager_apply(op, input, 1, attrs);
-    char from[128], to[128];
-    meta_format(&meta, from, sizeof from);
-    meta_format(&inferred.result, to, sizeof to);
-    fail(CB_ERR_SHAPE, "view: %s with these strides is no %s without a copy; use reshape", from,
-         to);
+    view_refuse(&meta, &inferred.result);
     return NULL;
-}
-
-/* True when the op gives back its input's elements as they are. */
-static bool is_identity(Op op, const Tensor *x, const Attrs *attrs) {
-    if (op == OP_contiguous) return tensor_contiguous(x);
-    if (op == OP_detach) return true;
-    if (op != OP_to) return false;
-    int64_t dtype = attrs->word[ATTR_to_dtype];
-    return dtype == x->dtype || dtype == CB_SAME;
 }
 
 /* Dropout that draws. */
@@ -113,7 +100,9 @@ static bool drops(const Attrs *attrs) {
 static Tensor *compute(Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
     if (input_count == 1 && input->kind == CB_OPERAND_TENSOR) {
         if (op_info(op)->kind == KIND_VIEW) return apply_view(op, input, attrs);
-        if (is_identity(op, input->tensor, attrs)) return tensor_alias(input->tensor);
+        Tensor *x = input->tensor;
+        if (op_is_identity(op, attrs, x->dtype, x->rank, x->size, x->stride))
+            return tensor_alias(x);
     }
     Tensor *y = eager_apply(op, input, input_count, attrs);
     return anomaly_wanted() ? anomaly_pass(y, op, input, input_count) : y;

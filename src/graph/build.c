@@ -70,8 +70,13 @@ static bool identity_view(Op op, const Attrs *attrs, const Node *input, const Me
         for (int i = 0; i < dims.count; i++)
             if (input->size[dims.at[i]] > 1) return false;
         return true;
-    default: /* reshape, expand, and slice, whose steps are positive */
+    case OP_reshape:
+    case OP_expand:
+    case OP_slice: /* whose steps are positive */
         return true;
+    default:
+        check(false, "%s: a view of its operand's sizes", op_info(op)->name);
+        return false;
     }
 }
 

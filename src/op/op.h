@@ -311,8 +311,13 @@ typedef struct ViewReach {
 ViewReach view_reach(Op op, const int64_t *word);
 /* Do several elements of a view stand at one place? */
 bool view_repeats(const Meta *meta, const int64_t *stride);
-/* A shorthand view (transpose, squeeze...) as one of reshape, permute, expand, slice, flip, window;
- * select is a slice followed by the reshape that infer gave it, and so stays itself. */
+/* The error that there is no view `to` of a value that lies as it does: false. */
+bool view_refuse(const Meta *from, const Meta *to);
+/* Does the op give back its operand's elements as they are? Which lies so. */
+bool op_is_identity(Op op, const Attrs *attrs, cb_dtype dtype, int rank, const int64_t *size,
+                    const int64_t *stride);
+/* A shorthand view (transpose, squeeze...) as one of reshape, permute, expand, slice: not for one
+ * of those that lowering knows, nor for select, which is a slice and a reshape (graph/build.c). */
 Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *result, Attrs *out);
 
 /* Scalar functions, natively compiled from the value column (op/scalar.c), for folding. */

@@ -8,6 +8,7 @@
  * Attributes and result come from op_infer, so they are canonical and fit. */
 #include "op/op.h"
 
+#include "base/error.h"
 #include <string.h>
 
 void contiguous_strides(int rank, const int64_t *size, int64_t *stride) {
@@ -185,9 +186,30 @@ bool view_strides(Op op, const Attrs *attrs, const Meta *input, const Meta *resu
         out[input->rank] = stride[dim] * word[ATTR_window_dilation];
         return true;
     }
+    case OP_flip:
+        return false; /* strides here are never negative */
     default:
-        return false; /* flip: strides here are never negative */
+        check(false, "%s: a view without strides", op_info(op)->name);
+        return false;
     }
+}
+
+bool op_is_identity(Op op, const Attrs *attrs, cb_dtype dtype, int rank, const int64_t *size,
+                    const int64_t *stride) {
+    if (op == OP_contiguous) return strides_contiguous(rank, size, stride);
+    if (op == OP_detach) return true;
+    if (op != OP_to) return false;
+    int64_t wanted = attrs->word[ATTR_to_dtype];
+    return wanted == dtype || wanted == CB_SAME;
+}
+
+bool view_refuse(const Meta *from, const Meta *to) {
+    char given[128], wanted[128];
+    meta_format(from, given, sizeof given);
+    meta_format(to, wanted, sizeof wanted);
+    fail(CB_ERR_SHAPE, "view: %s with these strides is no %s without a copy; use reshape", given,
+         wanted);
+    return false;
 }
 
 static Op as_sizes(Op op, int word, const Meta *result, Attrs *out) {
@@ -226,7 +248,8 @@ Op view_canonical(Op op, const Attrs *attrs, const Meta *input, const Meta *resu
         out->word[ATTR_slice_step] = 1;
         return OP_slice;
     default:
-        *out = given;
+        check(false, "%s: a view that is none of lowering's, nor one of them in other words",
+              op_info(op)->name);
         return op;
     }
 }

@@ -3,6 +3,7 @@
 #include "capture_support.h"
 
 #include "device/device.h"
+#include "op/op.h"
 
 /* ---- in-place writes and views --------------------------------------------------------------- */
 
@@ -113,6 +114,64 @@ static void test_parts(void **state) {
     for (size_t i = 0; i < 2 * sizeof functions / sizeof *functions; i++)
         expect_same_2(functions[i / 2], i % 2 ? "backend=c" : VM,
                       functions[i / 2] == writes_often ? 4 : 1); /* cut behind 8 writes */
+}
+
+/* ---- writes through each view of the op table ------------------------------------------------ */
+
+static Op view_op;
+
+/* Of f32[3, 4]; a new view has a line here. */
+static cb_tensor *view_of(cb_tensor *x) {
+    cb_tensor *one = cb_slice(x, 1, 0, 1);
+    switch (view_op) {
+    case OP_reshape:
+        return cb_reshape(x, cb_dims(2, 6));
+    case OP_permute:
+        return cb_permute(cb_reshape(x, cb_dims(3, 2, 2)), cb_dims(2, 0, 1));
+    case OP_expand:
+        return cb_expand(one, cb_dims(1, 3, 1));
+    case OP_slice:
+        return cb_slice(x, 1, 1, 4, 2);
+    case OP_flip:
+        return cb_flip(x, cb_dims(0));
+    case OP_view:
+        return cb_view(x, cb_dims(4, 3));
+    case OP_flatten:
+        return cb_flatten(x, 0, 1);
+    case OP_unflatten:
+        return cb_unflatten(x, 1, cb_dims(2, 2));
+    case OP_squeeze:
+        return cb_squeeze(one, 1);
+    case OP_unsqueeze:
+        return cb_unsqueeze(x, 1);
+    case OP_transpose:
+        return cb_transpose(x, 0, 1);
+    case OP_t:
+        return cb_t(x);
+    case OP_select:
+        return cb_select(x, 1, 2);
+    case OP_narrow:
+        return cb_narrow(x, 1, 1, 2);
+    case OP_broadcast_to:
+        return cb_broadcast_to(one, cb_dims(1, 3, 1));
+    case OP_window:
+        return cb_window(x, 1, 2, 2, 1);
+    default:
+        return NULL;
+    }
+}
+
+static cb_tensor *writes_through(cb_tensor *x, cb_tensor *y) {
+    cb_tensor *view = view_of(x);
+    cb_mul_(view, 3.0);
+    cb_add_(view_of(x), cb_mul(view_of(y), 2.0));
+    return cb_add(view, 1.0);
+}
+
+static void test_each_view(void **state) {
+    (void)state;
+    for (view_op = 0; view_op < OP_COUNT; view_op++)
+        if (op_info(view_op)->kind == KIND_VIEW) expect_same_2(writes_through, VM, 1);
 }
 
 /* ---- parts that are written by the kernel that computes them --------------------------------- */
@@ -532,6 +591,7 @@ int main(void) {
         cmocka_unit_test(test_writes),
         cmocka_unit_test(test_repeating_views),
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_each_view),
         cmocka_unit_test(test_written_where_it_lies),
         cmocka_unit_test(test_slot_of_a_cache),
         cmocka_unit_test(test_steps_of_steps),
