@@ -23,8 +23,8 @@
 
 /* Tensor.requires_grad_: x, of a floating point dtype, is one whose gradient is wanted (on), or no
  * more (off, which frees its gradient, and is an error for the result of an op). x comes back; NULL
- * with an error. Inside of a compiled function a tensor does not begin to require one, which is an
- * error, and one that ends to has that call run op by op, and is an error under fullgraph. */
+ * with an error. Inside of a compiled function, one that begins or ends to has the rest of that
+ * call run op by op, and is an error under fullgraph. */
 CB_API cb_tensor *cb_requires_grad_(cb_tensor *x, bool on);
 CB_API bool cb_requires_grad(const cb_tensor *x); /* true of what is computed from one, too */
 

@@ -143,7 +143,7 @@ static inline bool call_is_quiet(const Call *call) { return call_quiet(call); }
 bool call_goes_back(Tracer *tracer, const GoingBack *back, Tensor **out);
 bool call_requires_grad(Tracer *tracer, const Tensor *x);
 void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how);
-bool call_loses_leaf(Tracer *tracer);
+bool call_changes_leaf(Tracer *tracer);
 bool call_takes_hook(Tracer *tracer, Tensor *x);
 void call_meets_code(Tracer *tracer);
 /* fullgraph: the function has returned, and left these gradients. False with an error: it keeps

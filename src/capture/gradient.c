@@ -247,9 +247,10 @@ void call_meets_leaf(Tracer *tracer, Tensor *x, LeafMeeting how) {
     }
 }
 
-/* What was recorded has a leaf there, what follows none: no graph, and no guard, has both. */
-bool call_loses_leaf(Tracer *tracer) {
-    return call_break(call_interrupted(tracer), REASON_leaf_ended, "");
+/* What was recorded has a leaf there and what follows none, or the other way: no graph, and no
+ * guard, has both. */
+bool call_changes_leaf(Tracer *tracer) {
+    return call_break(call_interrupted(tracer), REASON_leaf_changed, "");
 }
 
 /* Something that lives was computed from v: its gradient would come by v's hook, and out of a joint
@@ -272,7 +273,7 @@ bool call_takes_hook(Tracer *tracer, Tensor *x) {
     call_meet(call, x);
     int v = call_traced(call, x);
     if (tape_is_promised(x)) return call_needs_tape(call, promise_followed);
-    if (v == NO_VALUE && tape_gradient(x)) return call_break(call, REASON_leaf_ended, "");
+    if (v == NO_VALUE && tape_gradient(x)) return call_break(call, REASON_leaf_changed, "");
     if (call->function->options.fullgraph) return call_break(call, REASON_hook_registered, "");
     if (v != NO_VALUE && feeds_others(call, v))
         return call_needs_tape(call, "a result has a hook from which another one was computed: "

@@ -242,7 +242,7 @@ static const Tracer tracer_of_calls = {
     .change_ambient = call_changes_ambient,
     .requires_grad = call_requires_grad,
     .go_back = call_goes_back,
-    .end_leaf = call_loses_leaf,
+    .change_leaf = call_changes_leaf,
     .take_hook = call_takes_hook,
     .meet_code = call_meets_code,
 };

@@ -4,7 +4,7 @@
  *     cb_requires_grad_(w, false)     none: the leaf is paused, so that what was computed from it
  *                                     leads there again, should it begin again
  *
- * A tracer hears of it all (meet_leaf, end_leaf): under fullgraph an entry has what the function
+ * A tracer hears of it all (meet_leaf, change_leaf): under fullgraph an entry has what the function
  * does to the gradients that it finds. */
 #include "eager/tape_node.h"
 #include "tensor/tracer.h"
@@ -30,17 +30,21 @@ Op tape_origin(const Tensor *x, Site *site) {
 
 bool tape_is_promised(const Tensor *x) { return x->history && tape_node(x)->promised; }
 
+static bool may_change(Tracer *tracer) {
+    return !tracer || !tracer->change_leaf || tracer->change_leaf(tracer);
+}
+
 static bool leaf_begin(Tensor *x) {
     if (!dtype_is_float(x->dtype)) {
         fail(CB_ERR_DTYPE, "requires_grad: a tensor of %s has no gradient",
              cb_dtype_name(x->dtype));
         return false;
     }
-    if (tracer_current() || !x->storage) {
-        fail(CB_ERR_GRAPH,
-             "requires_grad: not inside of what is being compiled or traced: make the leaf "
-             "outside, or add one of zeros to what is computed inside, and ask for the gradient of "
-             "the sum");
+    Tracer *tracer = tracer_current();
+    if (!may_change(tracer)) return false;
+    if ((tracer && !tracer->change_leaf) || !x->storage) {
+        fail(CB_ERR_GRAPH, "requires_grad: not inside of what is being traced: make the leaf "
+                           "outside");
         return false;
     }
     if (x->paused) { /* what was computed from it comes back to it */
@@ -86,7 +90,6 @@ void leaf_forget(Tensor *x) {
 }
 
 static bool leaf_end(Tensor *x) {
-    Tracer *tracer = tracer_current();
     Tensor **gradient = tape_gradient(x);
     if (!gradient) {
         fail(CB_ERR_ARGUMENT,
@@ -95,7 +98,7 @@ static bool leaf_end(Tensor *x) {
              x->history && !tape_node(x)->promised ? op_info(tape_node(x)->op)->name : "an op");
         return false;
     }
-    if (tracer && tracer->end_leaf && !tracer->end_leaf(tracer)) return false;
+    if (!may_change(tracer_current())) return false;
     drop_gradient(gradient);
     tape_node(x)->ended = true;
     x->paused = x->history;

@@ -80,9 +80,10 @@ struct Tracer {
     /* It is asked how x lies: its strides or, where y is one, whether both share a storage. May be
      * NULL. */
     void (*meet_layout)(Tracer *tracer, Tensor *x, Tensor *y);
-    /* A leaf, or what stands for one, is about to be none any more. False with an error: it stays.
-     * May be NULL. */
-    bool (*end_leaf)(Tracer *tracer);
+    /* A leaf, or what stands for one, is about to be none any more, or another tensor to be one:
+     * what was recorded is computed first. False with an error: it stays. NULL: leaves may end, and
+     * none begins. */
+    bool (*change_leaf)(Tracer *tracer);
     /* The user's code is to see the gradient of x, which has its history then. False with an error.
      * NULL: x has none, unless it is no tensor of the tracer's. */
     bool (*take_hook)(Tracer *tracer, Tensor *x);

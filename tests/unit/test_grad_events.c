@@ -456,6 +456,32 @@ static void histories_outlive_breaks(void **state) {
     assert_int_equal(stats.eager_calls, CALLS - 2);
 }
 
+/* ---- leaves that begin inside ---------------------------------------------------------------- */
+
+/* Of nothing, of a value, of the input; what is before them has no gradient by them. */
+static cb_tensor *begins_leaves(cb_tensor *x) {
+    cb_tensor *y = cb_mul(x, 2.0), *own = cb_full(cb_dims(3), 3.0, CB_F64);
+    cb_tensor *before = cb_sum(cb_mul(cb_mul(y, own), w));
+    if (call_number & 1) cb_item(before);
+    cb_requires_grad_(own, true);
+    cb_requires_grad_(y, true);
+    cb_requires_grad_(x, true);
+    cb_tensor *loss = cb_add(cb_sum(cb_mul(cb_mul(own, y), cb_mul(v, x))), before);
+    cb_backward(loss, NULL);
+    if (!cb_tensor_grad(y)) return NULL;
+    return cb_add(cb_add(cb_tensor_grad(own), cb_mul(cb_tensor_grad(y), 3.0)), cb_tensor_grad(x));
+}
+
+static void leaves_begin_inside(void **state) {
+    (void)state;
+    as_eager(begins_leaves, NULL);
+    as_eager(begins_leaves, "backend=vm");
+    cb_function *whole = cb_compile(begins_leaves, "fullgraph=1");
+    w = v = cb_ones(cb_dims(3), CB_F64);
+    REFUSED(cb_call(whole, cb_ones(cb_dims(3), CB_F64)), "a tensor requires a gradient from here");
+    cb_function_free(whole);
+}
+
 /* ---- recorded again -------------------------------------------------------------------------- */
 
 enum { OTHERS = 6 };
@@ -498,7 +524,7 @@ int main(void) {
         TEST(results_come_without_history), TEST(paths_change),
         TEST(lost_histories_are_errors),    TEST(histories_are_lost_within),
         TEST(writes_behind_events),         TEST(histories_outlive_breaks),
-        TEST(values_that_no_op_uses),
+        TEST(values_that_no_op_uses),       TEST(leaves_begin_inside),
     };
     return cmocka_run_group_tests_name("grad_events", tests, NULL, NULL);
 }
