@@ -209,12 +209,23 @@ static bool composite_dtypes(Graph *graph, Op op, Node **input) {
     return true;
 }
 
+/* As a word: not `t` in "tensor". */
+static bool says(const char *text, const char *name) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
+    size_t bytes = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)); at += bytes) {
+        bool begins = at == text || !memchr(letters, at[-1], sizeof letters - 1);
+        if (begins && !memchr(letters, at[bytes], sizeof letters - 1)) return true;
+    }
+    return false;
+}
+
 void graph_name_error(const CompositeCall *call) {
     if (!call || !cb_error()) return;
     const char *name = op_info(call->op)->name;
     char text[OP_MAX_INPUTS][128] = {""};
     op_rename_error(name);
-    bool all = strstr(error_text(), name); /* is said already */
+    bool all = says(error_text(), name); /* already */
     for (int i = 0; i < call->count; i++) {
         if (!call->input[i]) continue;
         Meta meta = node_meta(call->input[i]);

@@ -180,8 +180,10 @@ const char *report_source(const char *source, const Kernel *kernel, Arena *arena
         if (!begin && !strncmp(at + name, "_all(", 5)) begin = at; /* of which it is a part */
     if (!at) return NULL;
     if (!begin) begin = at;
-    while (begin[-1] != '\n') begin--; /* there are lines before it; it ends as functions do */
-    size_t bytes = (size_t)(strstr(at, "\n}\n") + 3 - begin);
+    const char *end = strstr(at, "\n}\n");
+    if (!end) return NULL;
+    while (begin > source && begin[-1] != '\n') begin--;
+    size_t bytes = (size_t)(end + 3 - begin);
     char *text = arena_alloc(arena, bytes + 1);
     memcpy(text, begin, bytes);
     text[bytes] = '\0';
