@@ -87,10 +87,6 @@ static void write_extra(const Window *w, char *text, size_t bytes) {
 
 /* ---- what it does --------------------------------------------------------------------------- */
 
-_Static_assert(ATTR_conv1d_groups == ATTR_conv3d_groups &&
-                   ATTR_conv_transpose1d_dilation == ATTR_conv_transpose3d_dilation,
-               "convolutions of all ranks have one layout of attributes");
-
 static Attrs attributes(const Window *w, bool pads) {
     Attrs attrs = attrs_default(w->op);
     cb_dim_list padding = w->same ? cb_dims_one(PADDING_SAME) : w->padding;

@@ -7,6 +7,11 @@
  * with channels_last the channels stand at the end of both, and of the result. */
 #include "op/infer.h"
 
+/* Who makes such calls writes attributes by the places of those of conv1d. */
+_Static_assert(ATTR_conv1d_groups == ATTR_conv3d_groups &&
+                   ATTR_conv_transpose1d_dilation == ATTR_conv_transpose3d_dilation,
+               "convolutions of all ranks have one layout of attributes");
+
 /* One number for each of n spatial dims, at least low; a single one is repeated. */
 static bool spatial(InferCall *call, int word, const char *name, int n, int64_t low) {
     cb_dim_list dims = attr_dims(call->attrs, word);

@@ -129,10 +129,12 @@ static bool stage_make(ScheduleStage *stage, const char *name, const char *text)
         return arguments_take(&stage->arguments, text) && arguments_complete(&stage->arguments) &&
                arguments_within(&stage->arguments);
     }
+    char known[256] = "";
+    for (size_t i = 0, used = 0; i < sizeof curves / sizeof *curves; i++, used = strlen(known))
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", curves[i].name);
     fail(CB_ERR_ARGUMENT,
-         "there is no schedule '%s': LinearLR, StepLR, ExponentialLR, CosineAnnealingLR, "
-         "OneCycleLR, ReduceLROnPlateau; others are cb_optimizer_set_lr in each step%s",
-         name ? name : "NULL", guess_text(&guess, meant));
+         "there is no schedule '%s': %s; others are cb_optimizer_set_lr in each step%s",
+         name ? name : "NULL", known, guess_text(&guess, meant));
     return false;
 }
 

@@ -444,7 +444,9 @@ static void refusals(void **state) {
     expect_error("there is no group 1 of 1");
     static const char *const schedules[][3] = {
         {"StepLR", NULL, "StepLR needs step_size"},
-        {"Cosine", NULL, "there is no schedule 'Cosine'"},
+        {"Cosine", NULL,
+         "there is no schedule 'Cosine': LinearLR, StepLR, ExponentialLR, CosineAnnealingLR, "
+         "OneCycleLR, ReduceLROnPlateau; others are"},
         {"StepsLR", "step_size=1", "in each step; did you mean 'StepLR'?"},
         {"CosineAnnealingLR", "T_max=0", "T_max is 0, and has to be finite and above 0"},
         {"StepLR", "step_size=0", "step_size is 0"},

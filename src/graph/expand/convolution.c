@@ -8,10 +8,6 @@
 
 #include <string.h>
 
-_Static_assert(ATTR_conv1d_groups == ATTR_conv3d_groups &&
-                   ATTR_conv_transpose1d_dilation == ATTR_conv_transpose3d_dilation,
-               "convolutions of all ranks have one layout of attributes");
-
 static bool ranks_fit(Op op, const Node *x, const Node *weight, int n) {
     if ((x->rank == n + 1 || x->rank == n + 2) && weight->rank == n + 2) return true;
     fail(CB_ERR_SHAPE, "%s: needs channels and %d spatial dims, and a weight of %d dims",
