@@ -4,6 +4,7 @@
  *     cb_softmax(x, -1)   apply_handles: any other op of the user's
  *     cb_add_(x, 1.0)     in_place (apply.c): to eager, or by apply_handles and an assignment
  *     inside              apply; apply_call for what may move statistics: operands are tensors
+ *     cb_split(x, 2, 0)   several.c, selected.c: public functions of a few calls of apply
  *
  * The first two ask the thread's tracer whether it expects the op (Tracer.expect_two and expect):
  * one that repeats a trace does, and the op ends there. All others come to Tracer.apply or to

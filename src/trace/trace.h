@@ -298,6 +298,7 @@ bool trace_word_is_argument(const TraceOp *op, int word);
 /* The k-th operand, a number, is an argument or may be one with this value. attrs: of the call. */
 bool trace_may_vary(const Trace *trace, const TraceOp *op, int k, const cb_operand *number,
                     const Attrs *attrs);
+/* As text (trace_text.c). */
 void trace_print(const Trace *trace, Buffer *out);
 void trace_print_operand(const TraceOperand *operand, Buffer *out);
 /* The value of one of the attributes that begin at word. */
