@@ -129,10 +129,10 @@ double entry_ms(const Entry *entry, double *eager) {
 }
 
 bool entry_print_speed(const Entry *entry, const char *between, Buffer *out) {
-    double eager, ms = entry_ms(entry, &eager), compared;
+    double eager, ms = entry_ms(entry, &eager);
     if (ms <= 0) return false;
     const Plan *plan = executable_plan(entry->executable);
-    double least = report_least_ms(entry->executable, &compared);
+    RoofTimes roof = report_roof(entry->executable);
     double call = (double)atomic_load(&entry->times->call) * 1e-6, whole = call > 0 ? call : ms;
     put_ms(out, whole);
     /* Code and memory of the first run are new, as the ops' are not, which ran before. */
@@ -146,9 +146,10 @@ bool entry_print_speed(const Entry *entry, const char *between, Buffer *out) {
     if (call > 0) put(out, "graph "), put_ms(out, ms), put(out, " ms: ");
     putf(out, "%.1f GB/s", (double)executable_moves(entry->executable) / ms * 1e-6);
     if (plan->flops) putf(out, ", %.0f GFLOP/s", (double)plan->flops / ms * 1e-6);
-    double share =
-        compared > 0 ? 100 * least / compared : 0; /* of which no step has more than 100 */
-    if (compared > 0)
+    double share = roof.compared > 0 ? 100 * roof.least / roof.compared : 0; /* no step has more */
+    if (roof.compared > 0)
         putf(out, ", %.0f%%%s of the roofline", share, share < 99.5 ? "" : " or more");
+    if (roof.cached > 0)
+        putf(out, ", %.0f%% in cache", 100 * roof.cached / report_ms(entry->executable));
     return true;
 }

@@ -15,6 +15,7 @@
 #include "capture/capture.h"
 #include "device/device.h"
 #include "eager/tape.h"
+#include "report/report.h"
 #include "tensor/frame.h"
 #include "tensor/random.h"
 #include "tensor/thread.h"
@@ -412,7 +413,7 @@ typedef struct Totals {
     int64_t steps, steps_eager, bytes, bytes_eager; /* of one run of each graph */
     int timed, timed_eager;                         /* graphs whose time is known */
     double ms, ms_eager;
-    double least_ms, compared_ms; /* report_least_ms */
+    RoofTimes roof;
 } Totals;
 void totals_add(Totals *totals, Function *function);
 void totals_print(const Totals *totals, Buffer *out);

@@ -11,14 +11,16 @@
 /* ---- the summary ----------------------------------------------------------------------------- */
 
 static void add_times(Totals *totals, const Entry *entry) {
-    double eager, compared, ms = entry_ms(entry, &eager);
+    double eager, ms = entry_ms(entry, &eager);
     totals->ms += ms;
     totals->ms_eager += eager;
     totals->timed += ms > 0;
     totals->timed_eager += eager > 0;
     if (ms <= 0) return;
-    totals->least_ms += report_least_ms(entry->executable, &compared);
-    totals->compared_ms += compared;
+    RoofTimes roof = report_roof(entry->executable);
+    totals->roof.least += roof.least;
+    totals->roof.compared += roof.compared;
+    totals->roof.cached += roof.cached;
 }
 
 void totals_add(Totals *totals, Function *function) {
@@ -85,9 +87,14 @@ void totals_print(const Totals *totals, Buffer *out) {
         put_times(totals, &bytes);
         put_card(out, buffer_text(&bytes), "ms at best, eager \u2192 compiled");
     }
-    if (totals->compared_ms > 0) {
-        snprintf(steps, sizeof steps, "%.0f %%", 100 * totals->least_ms / totals->compared_ms);
+    if (totals->roof.compared > 0) {
+        snprintf(steps, sizeof steps, "%.0f %%", 100 * totals->roof.least / totals->roof.compared);
         put_card(out, steps, "of the roofline");
+    }
+    if (totals->roof.cached > 0) {
+        bytes = buffer_new(out->arena);
+        put_ms(&bytes, totals->roof.cached);
+        put_card(out, buffer_text(&bytes), "ms on data that fits the caches");
     }
     put(out, "</div>\n");
     static const char *const columns[] = {"calls",          "graphs",   "breaks",

@@ -34,7 +34,8 @@ static void put_rates(const Executable *executable, int number, Roof roof, Buffe
     if (share > 0)
         put_share(out, share, "roof");
     else
-        put(out, "<td></td>");
+        put(out, roof_is_cached(roof, executable, number) ? "<td class=\"number\">in cache</td>"
+                                                          : "<td></td>");
 }
 
 static void put_step(const Executable *executable, int number, const char *id, Roof roof,
@@ -75,10 +76,11 @@ static void put_steps(const Executable *executable, const char *id, Buffer *out)
         putf(out,
              "<p class=\"note\">Times are the shortest of all calls. The roofline is what this "
              "machine did as the report was written, or in a step out of cache: %.1f GB/s in a "
-             "copy, %.0f GFLOP/s in a product of f32. A step is above it when its data lies in "
-             "cache, when its method multiplies less (winograd), or when it reads few rows of a "
-             "table; products of other dtypes are not compared.</p>\n",
-             roof.bytes * 1e-6, roof.flops * 1e-6);
+             "copy, %.0f GFLOP/s in a product of f32. What fits the caches, %.0f MB, is not "
+             "compared with the copy, and products of other dtypes are not compared at all. A step "
+             "is above it when its data lies in cache all the same, when its method multiplies "
+             "less (winograd), or when it reads few rows of a table.</p>\n",
+             roof.bytes * 1e-6, roof.flops * 1e-6, roof.cache * 1e-6);
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */

@@ -25,12 +25,16 @@ void page_drawing(const Executable *executable, const Graph *graph, int inputs, 
 
 typedef struct Roof {
     double bytes, flops; /* per millisecond: of a copy, of a product of f32; 0: not known */
+    double cache;        /* bytes of what is faster than the memory of that copy */
 } Roof;
 
 /* Measured at the first call, which takes about 100 ms. */
 Roof roof_now(void);
 /* The least that the machine needs for the step's work over what it took, in per cent: more than
- * 100 where data lies in cache. 0: not known; products of other dtypes have other limits. */
+ * 100 where data lies in cache all the same. 0: not known; products of other dtypes have other
+ * limits, and what fits the caches is compared with no copy. */
 double roof_share(Roof roof, const Executable *executable, int step);
+/* Whether nothing is known of a step because its data fits the caches. */
+bool roof_is_cached(Roof roof, const Executable *executable, int step);
 
 #endif

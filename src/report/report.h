@@ -22,10 +22,14 @@ StepRow *report_rows(const Executable *executable, Arena *arena);
 /* What one run takes at its best, in milliseconds; negative: unknown (option profile). */
 double report_ms(const Executable *executable);
 
-/* Of the time of the steps that can be compared with what the machine does (*compared, 0: there are
- * none), the shortest that it could take: the roofline. Measured at the first call, and raised by
- * steps that came to more, out of cache. */
-double report_least_ms(const Executable *executable, double *compared);
+/* The roofline. Measured at the first call, and raised by steps that came to more, out of cache. */
+typedef struct RoofTimes { /* in milliseconds */
+    double compared, least; /* of steps that can be compared with what the machine does; the
+                             * shortest that they could take */
+    double cached; /* of steps whose data fits the caches, which no copy tells the speed of */
+} RoofTimes;
+
+RoofTimes report_roof(const Executable *executable);
 
 /* "copy into 1 input, behind all steps"; false: there is none. */
 bool report_copies(const Executable *executable, Buffer *out, int64_t *bytes);

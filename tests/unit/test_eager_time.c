@@ -3,6 +3,7 @@
 #include "capture/function.h"
 #include "capture_support.h"
 #include "custom_ops.h"
+#include "report/page.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -56,7 +57,8 @@ static void nothing_differs(void **state) {
     const char *said = strstr(text, "a call takes");
     assert_int_equal(sscanf(said, "a call takes %lf ms at its best, eager %lf ms", &ms, &eager), 2);
     assert_true(ms > 0 && eager > 0);
-    assert_non_null(strstr(said, " of the roofline\n"));
+    assert_non_null(strstr(said, " of the roofline, "));
+    assert_non_null(strstr(said, "% in cache\n"));
     cb_free_text(text);
     assert_memory_equal(with, without, sizeof with);
     cb_scope_close();
@@ -243,6 +245,36 @@ static void in_place_with_a_tape(void **state) {
     cb_scope_close();
 }
 
+static cb_tensor *product_and_more(cb_tensor *x) { return cb_cumsum(cb_matmul(x, x), 0); }
+
+/* What the caches hold is compared with no copy; what a product computes, all the same. */
+static void what_fits_the_caches(void **state) {
+    (void)state;
+    const Roof memory = {.bytes = 1, .flops = 1}, cached = {.bytes = 1, .flops = 1, .cache = 192};
+    cb_scope_open();
+    cb_set_option("profile", "1");
+    cb_function *fast = cb_compile(product_and_more, VM);
+    cb_tensor *x = ramp(4, 4);
+    for (int i = 0; i < 2; i++) assert_non_null(cb_call(fast, x));
+    const Executable *executable = atomic_load(&fast->first)->executable;
+    const Plan *plan = executable_plan(executable);
+    assert_int_equal(length(plan->step), 2);
+    for (int i = 0; i < 2; i++) {
+        const bool product = step_flops(&plan->step[i]) > 0;
+        assert_true(step_bytes(plan, &plan->step[i]) <= 192);
+        assert_true(roof_share(memory, executable, i) > 0);
+        assert_false(roof_is_cached(memory, executable, i));
+        assert_int_equal(roof_share(cached, executable, i) > 0, product);
+        assert_int_equal(roof_is_cached(cached, executable, i), !product);
+    }
+    RoofTimes times = report_roof(executable);
+    assert_true(times.cached > 0 && times.compared > 0);
+    assert_true(times.cached + times.compared <= 1.01 * report_ms(executable));
+    cb_function_free(fast);
+    cb_set_option("profile", "0");
+    cb_scope_close();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_differs),
@@ -252,6 +284,7 @@ int main(void) {
         cmocka_unit_test(threads),
         cmocka_unit_test(in_place),
         cmocka_unit_test(in_place_with_a_tape),
+        cmocka_unit_test(what_fits_the_caches),
     };
     return run_counted(tests);
 }

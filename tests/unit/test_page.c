@@ -86,6 +86,7 @@ static void whole(void **state) {
     has("&#60;b&#62;&#34;evil&#34; &#38; &#39;odd&#39;.c:7");
     assert_null(strstr(page, "<b>\""));
     has("of the roofline");
+    has("<td class=\"number\">in cache</td>");
     has("id=\"f0g0s0\"");
     has("href=\"#f0g0s0\"");
     has("row by row");
@@ -188,6 +189,7 @@ static void at_exit(void **state) {
     has("<b>1</b><span>recorded again</span>");
     has("</b><span>ms at best, eager \u2192 compiled</span>");
     has(" %</b><span>of the roofline</span>");
+    has("</b><span>ms on data that fits the caches</span>");
     has(" ms at its best, eager ");
     has(" ms in its only run, cold, eager "); /* gelu, over either size */
     has("<p>Recorded again: input 0 is f32[3, 2], entry 0 has f32[2, 2].</p>");
