@@ -127,6 +127,20 @@ static void test_folds(void **state) {
     check_columns(folds, 2, 4, false);
 }
 
+/* What a row has is expanded for the first sweep that reads it, and read by the next one. */
+static void test_expanded_once(void **state) {
+    (void)state;
+    Arena *arena = arena_new();
+    assert_int_equal(arena_guard(arena), 0);
+    const char *text =
+        "kernel once_$" ROWS " b0: in f32[#] b1: out f32[#] t0 = f32 load b0" AT
+        " t1 = f32 reduce amax t0 t2 = f32 sub t0, t1 t3 = f32 mul t2, t2 t4 = f32 reduce sum t3"
+        " t5 = f32 mul t2, t4 store b1" AT " = t5 }";
+    check_columns(&text, 1, 9, 3);
+    assert_int_equal(occurrences(source(arena, with_columns(arena, text, 300, 9)), "float u"), 2);
+    arena_free(arena);
+}
+
 /* Rows that lanes would go along, of any number: shorter than what a strip has of their elements,
  * and of 64 where they are halves. */
 static void test_short_rows(void **state) {
@@ -400,12 +414,19 @@ static void test_chosen_loads(void **state) {
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_are_one_run), cmocka_unit_test(test_folds),
-        cmocka_unit_test(test_short_rows),       cmocka_unit_test(test_short_rows),
-        cmocka_unit_test(test_large_results),    cmocka_unit_test(test_what_is_not_one_run),
-        cmocka_unit_test(test_blocks_of_rows),   cmocka_unit_test(test_slabs),
-        cmocka_unit_test(test_what_is_no_slab),  cmocka_unit_test(test_several_rows),
-        cmocka_unit_test(test_few_points),       cmocka_unit_test(test_chosen_loads),
+        cmocka_unit_test(test_rows_are_one_run),
+        cmocka_unit_test(test_folds),
+        cmocka_unit_test(test_expanded_once),
+        cmocka_unit_test(test_short_rows),
+        cmocka_unit_test(test_short_rows),
+        cmocka_unit_test(test_large_results),
+        cmocka_unit_test(test_what_is_not_one_run),
+        cmocka_unit_test(test_blocks_of_rows),
+        cmocka_unit_test(test_slabs),
+        cmocka_unit_test(test_what_is_no_slab),
+        cmocka_unit_test(test_several_rows),
+        cmocka_unit_test(test_few_points),
+        cmocka_unit_test(test_chosen_loads),
     };
     int failed = cmocka_run_group_tests_name("codegen of flat rows", tests, NULL, NULL);
     cb_cleanup();
