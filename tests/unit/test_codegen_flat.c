@@ -414,19 +414,12 @@ static void test_chosen_loads(void **state) {
 int main(void) {
     cb_set_option("cache", "0");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows_are_one_run),
-        cmocka_unit_test(test_folds),
-        cmocka_unit_test(test_expanded_once),
-        cmocka_unit_test(test_short_rows),
-        cmocka_unit_test(test_short_rows),
-        cmocka_unit_test(test_large_results),
-        cmocka_unit_test(test_what_is_not_one_run),
-        cmocka_unit_test(test_blocks_of_rows),
-        cmocka_unit_test(test_slabs),
-        cmocka_unit_test(test_what_is_no_slab),
-        cmocka_unit_test(test_several_rows),
-        cmocka_unit_test(test_few_points),
-        cmocka_unit_test(test_chosen_loads),
+        cmocka_unit_test(test_rows_are_one_run), cmocka_unit_test(test_folds),
+        cmocka_unit_test(test_expanded_once),    cmocka_unit_test(test_short_rows),
+        cmocka_unit_test(test_large_results),    cmocka_unit_test(test_what_is_not_one_run),
+        cmocka_unit_test(test_blocks_of_rows),   cmocka_unit_test(test_slabs),
+        cmocka_unit_test(test_what_is_no_slab),  cmocka_unit_test(test_several_rows),
+        cmocka_unit_test(test_few_points),       cmocka_unit_test(test_chosen_loads),
     };
     int failed = cmocka_run_group_tests_name("codegen of flat rows", tests, NULL, NULL);
     cb_cleanup();
