@@ -456,6 +456,7 @@ char (&cb_element_of(const int *))[2 + CB_I32];
 char (&cb_element_of(const long *))[2 + (sizeof(long) == 8 ? CB_I64 : CB_I32)];
 char (&cb_element_of(const long long *))[2 + CB_I64];
 #define CB_ELEMENT(data) static_cast<int>(sizeof(cb_element_of(data)))
+#define CB_ELEMENT_INSIDE(x) 1 /* its type tells (cb_from_pointer) */
 #define CB_ALL cb_all_dims()
 #define CB_NO_DIMS (cb_dim_list())
 #define CB_NO_FLOATS (cb_float_list())
@@ -543,6 +544,18 @@ static inline cb_dim_list cb_dims_unsigned(unsigned long long d) { return cb_dim
         CB_ELEMENT_OF(int, CB_I32),                                                                \
         CB_ELEMENT_OF(long, sizeof(long) == 8 ? CB_I64 : CB_I32),                                  \
         CB_ELEMENT_OF(long long, CB_I64),                                                          \
+        default: 1)
+/* Of what stands in parentheses: the type of a literal or a cast, or an array or a pointer. */
+#define CB_INSIDE_OF(type, element)                                                                \
+    type(*)[]: 2 + (element), const type(*)[]: 2 + (element), type **: 2 + (element),              \
+                                               const type **: 2 + (element)
+#define CB_ELEMENT_INSIDE(x)                                                                       \
+    _Generic((__typeof__(x) *)0,                                                                   \
+        CB_INSIDE_OF(float, CB_F32),                                                               \
+        CB_INSIDE_OF(double, CB_F64),                                                              \
+        CB_INSIDE_OF(int, CB_I32),                                                                 \
+        CB_INSIDE_OF(long, sizeof(long) == 8 ? CB_I64 : CB_I32),                                   \
+        CB_INSIDE_OF(long long, CB_I64),                                                           \
         default: 1)
 #define cb_only_dtype(d)                                                                           \
     _Generic((d), cb_dtype: cb_dtype_same, default: cb_here_belongs_a_dtype)(d)

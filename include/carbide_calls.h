@@ -14,13 +14,38 @@
 
 /* ---- tensors, scopes, compiled functions ---------------------------------------------------- */
 
-/* Three arguments are taken as the ops take theirs; in more, data is a literal with commas. */
+/* Three arguments are taken as the ops take theirs. In more, data is a literal with commas, or
+ * sizes are: then what stands in the parentheses that data begins with tells the elements, if it is
+ * the type of an array or a pointer; other data, such as a literal of rows, are taken for
+ * anything. */
 #define CB_FOURTH(a, b, c, d, ...) d
 #define CB_SECOND(a, b, ...) b
 #define CB_THREE() ~, 1
 #define CB_IS_THREE(...) CB_IS_THREE_(CB_FOURTH(__VA_ARGS__, CB_THREE, ~, )(), 0, )
 #define CB_IS_THREE_(...) CB_SECOND(__VA_ARGS__)
-#define CB_from_data_0(...) (CB_HERE, (cb_from_data)(__VA_ARGS__))
+#define CB_FIRST(...) CB_FIRST_(__VA_ARGS__, )
+#define CB_FIRST_(a, ...) a
+#define CB_INSIDE(...) __VA_ARGS__,
+#define CB_TWO_INSIDE(...) ~, 1,
+#define CB_HAS_INSIDE(a) CB_IS_THREE_(CB_TWO_INSIDE a, 0, )
+#define CB_ELEMENT_FIRST_0(...) 1
+#define CB_ELEMENT_FIRST_1(...) CB_ELEMENT_INSIDE(CB_FIRST(CB_INSIDE __VA_ARGS__))
+#define CB_ELEMENT_FIRST(...)                                                                      \
+    CB_PASTE(CB_ELEMENT_FIRST_, CB_HAS_INSIDE(CB_FIRST(__VA_ARGS__)))(__VA_ARGS__)
+#define CB_from_data_0(...) (CB_HERE, cb_from_pointer(CB_ELEMENT_FIRST(__VA_ARGS__), __VA_ARGS__))
+#ifdef __cplusplus
+extern "C++" {
+template <class T>
+inline cb_tensor *cb_from_pointer(int, T data, cb_dtype dtype, const cb_dim_list &sizes) {
+    return (cb_from_data)(data, cb_data_dtype(dtype, CB_ELEMENT(data)), sizes);
+}
+}
+#else
+static inline cb_tensor *cb_from_pointer(int element, const void *data, cb_dtype dtype,
+                                         cb_dim_list sizes) {
+    return (cb_from_data)(data, cb_data_dtype(dtype, element), sizes);
+}
+#endif
 #define CB_from_data_1(data, dtype, sizes)                                                         \
     (CB_HERE, (cb_from_data)(data, cb_data_dtype(cb_only_dtype(dtype), CB_ELEMENT(data)),          \
                              cb_dims_of(sizes)))

@@ -125,6 +125,13 @@ static void constructions_are_refused(void **state) {
     REFUSED(cb_from_data(whole, CB_I64, 2),
             "from_data: the pointer is to i32, and the dtype is i64: a void pointer is believed");
     REFUSED(cb_from_data(wide, CB_F32, 2), "the pointer is to f64, and the dtype is f32");
+    REFUSED(cb_from_data((int[]){1, 2}, CB_F32, cb_dims(2)), "the pointer is to i32");
+    REFUSED(cb_from_data((const double[2]){1, 2}, CB_F32, cb_dims(2)), "the pointer is to f64");
+    REFUSED(cb_from_data((wide), CB_F32, (cb_dim_list){1, {2}}), "the pointer is to f64");
+    REFUSED(cb_from_data((float *)wide, CB_F64, (cb_dim_list){1, {1}}), "the pointer is to f32");
+    assert_non_null(cb_from_data((long long[]){1, 2}, CB_I64, cb_dims(2)));
+    assert_non_null(cb_from_data((float[2][2]){{1, 2}, {3, 4}}, CB_F32, cb_dims(2, 2)));
+    assert_non_null(cb_from_data(wide + 0, CB_F64, (cb_dim_list){2, {1, 2}}));
     assert_non_null(cb_from_data(whole, CB_I32, 2));
     cb_tensor *x = cb_from_data(any, CB_F32, 2);
     REFUSES(cb_read(x, wide, CB_F32), CB_ERR_DTYPE,
