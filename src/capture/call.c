@@ -49,7 +49,7 @@ static void run_trace(Call *call, bool effects) {
     memory_free(real);
 }
 
-static void leave_trace(Call *call, bool effects) {
+static void give_up_trace(Call *call, bool effects) {
     call_stand_up(call);
     segment_compute_all(call);
     segment_keep_promises(call);
@@ -61,7 +61,7 @@ static void leave_trace(Call *call, bool effects) {
     expose_end(call);
 }
 
-static void go_eager(Call *call) { leave_trace(call, true); }
+static void go_eager(Call *call) { give_up_trace(call, true); }
 
 static void refuse(Reason reason, const char *what) {
     fail(reason == REASON_out_of_memory ? CB_ERR_MEMORY : CB_ERR_COMPILE, "%s: %s%s%s",
@@ -236,7 +236,7 @@ static bool may_launch(const Call *call) {
 static void launch_or_run(Call *call, cb_status before) {
     if (launch(call)) return;
     if (entry_has_effects(call->entry) || checkpoint_is_again()) {
-        leave_trace(call, false);
+        give_up_trace(call, false);
         return;
     }
     if (!entry_backend(call->entry)) /* which has said it (backend.c) */

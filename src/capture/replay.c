@@ -120,8 +120,8 @@ static Tensor *matched(Call *call) {
 }
 
 /* The op is not the next one of the trace. */
-static __attribute__((noinline, cold)) Tensor *
-leave_trace(Call *call, Op op, const cb_operand *input, int input_count, const Attrs *attrs) {
+static __attribute__((noinline, cold)) Tensor *depart(Call *call, Op op, const cb_operand *input,
+                                                      int input_count, const Attrs *attrs) {
     bool cut = is_cut_here(call); /* mostly: of hundreds of lengths, each is cut here */
     if (cut ? match_by_op(call, op, input, input_count, attrs)
             : match_any(call, op, input, input_count, attrs))
@@ -145,7 +145,7 @@ static __attribute__((noinline)) Tensor *apply_any(Call *call, Op op, const cb_o
         return expose_apply(call, op, input, input_count, attrs);
     if (call->mode != CALL_REPLAYS) return record_next(call, op, input, input_count, attrs);
     if (!match_here(call, op, input, input_count, attrs))
-        return leave_trace(call, op, input, input_count, attrs);
+        return depart(call, op, input, input_count, attrs);
     return matched(call);
 }
 
