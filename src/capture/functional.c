@@ -182,14 +182,20 @@ bool functional_wrote(const Recording *recording, int value) {
     return root->version && root->wrote != NO_VALUE && same_views(recording, value, root->wrote);
 }
 
-Node *functional_node(Recording *recording, int value) {
-    FunctionalValue *functional = &recording->value[value];
+/* NULL: it is to be made of its parent's. */
+static Node *find_node(const Recording *recording, int value) {
+    const FunctionalValue *functional = &recording->value[value];
     if (functional->parent == NO_VALUE) return functional->node;
-    int root = recording->trace->value[value].root, version = recording->value[root].version;
-    if (functional->node && functional->version == version) return functional->node;
+    const FunctionalValue *root = &recording->value[recording->trace->value[value].root];
+    if (functional->node && functional->version == root->version) return functional->node;
     if (functional_wrote(recording, value) && !stands_apart(recording, value))
-        return recording->value[recording->value[root].wrote].node;
-    Node *parent = functional_node(recording, functional->parent);
+        return recording->value[root->wrote].node;
+    return NULL;
+}
+
+static Node *view_node(Recording *recording, int value, Node *parent) {
+    FunctionalValue *functional = &recording->value[value];
+    int root = recording->trace->value[value].root;
     parent = shifted(recording->graph, functional, parent);
     functional->node = parent;
     if (functional->view != OP_none)
@@ -197,9 +203,24 @@ Node *functional_node(Recording *recording, int value) {
             graph_op(recording->graph, functional->view, &parent, 1, &functional->attrs, NULL);
     check(functional->node, "a recorded view of a value of the same meta was refused");
     if (functional->cut) functional->node = call1(recording->graph, OP_detach, functional->node);
-    functional->version = version;
+    functional->version = recording->value[root].version;
     become_apart(recording, value, false);
     return functional->node;
+}
+
+/* A chain of views may be as long as a loop of the user's: up to what has a node, and down again
+ * by the links that were left on the way. */
+Node *functional_node(Recording *recording, int value) {
+    int at = value, below = NO_VALUE;
+    Node *node;
+    while (!(node = find_node(recording, at))) {
+        recording->value[at].below = below;
+        below = at;
+        at = recording->value[at].parent;
+    }
+    for (at = below; at != NO_VALUE; at = recording->value[at].below)
+        node = view_node(recording, at, node);
+    return node;
 }
 
 /* ---- ops ----------------------------------------------------------------------------------- */

@@ -24,6 +24,7 @@ typedef struct FunctionalValue {
     Node *start; /* where it begins, if an argument says so: attrs are of one at 0 behind it */
     Node *node;  /* of a root: its value now. Of a view: its value when the root's version was */
     int version; /* of a root: writes so far. Of a view: that of its node */
+    int below;   /* of a view, while nodes are made: its view that one is to be made of next */
     int wrote;   /* of a root: the view that the last write came through, which shows what that
                   * wrote; NO_VALUE: a history, or the root itself */
     int input;   /* graph input number, or -1 */

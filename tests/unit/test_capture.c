@@ -99,6 +99,23 @@ static void test_recompile_limit(void **state) {
     cb_scope_close();
 }
 
+/* As long as a chain of views is, so deep is no stack. */
+static cb_tensor *turns(cb_tensor *x) {
+    for (int i = 0; i < 100000; i++) x = cb_t(x);
+    return cb_mul(x, 2.0);
+}
+
+static void test_long_chain(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(2, 3);
+    cb_function *fast = cb_compile(turns, VM);
+    expect_equal(cb_call(fast, x), cb_mul(x, 2.0));
+    assert_int_equal(cb_stats(fast).graphs, 1);
+    cb_function_free(fast);
+    cb_scope_close();
+}
+
 static int step;
 
 static cb_tensor *branching(cb_tensor *x) {
@@ -291,6 +308,7 @@ int main(void) {
         cmocka_unit_test(test_guards),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_recompile_limit),
+        cmocka_unit_test(test_long_chain),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_baked_number),
         cmocka_unit_test(test_captured),
