@@ -431,13 +431,16 @@ Reason leaves_describe(const Entry *entry, Tensor *const *input, char *out, size
     return why;
 }
 
-/* The op at `at` adds a gradient of the cb_backward before it to one that was there. */
+/* The op at `at` adds a gradient to something, and what follows writes the sum: to the gradient
+ * that was there, or to a tensor of the function's. */
 static bool adds_gradient(const Trace *trace, int at, int gradient) {
     const TraceOp *op = &trace->op[at];
     return at + 1 < length(trace->op) && op->op == OP_add && op->input[1].value == gradient &&
            op->input[1].kind == OPERAND_VALUE && op[1].op == OP_assign;
 }
 
+/* What cb_backward adds itself has its line. A run that has come by such an op has done it, too, so
+ * only the next one can be what a leaf's gradient makes other. */
 int leaves_find_departed(const Call *call, bool *has) {
     const Trace *trace = call->trace;
     int last = call->at - 1;
@@ -449,10 +452,11 @@ int leaves_find_departed(const Call *call, bool *has) {
     for (int k = 0; k < trace_back_results(backward->back); k++) {
         int gradient = backward->result + k, leaf = backward->back->wrt[k];
         const Tensor *now = *tape_gradient(call->value[leaf]);
-        bool had = adds_gradient(trace, last, gradient);
+        bool adds = adds_gradient(trace, last, gradient);
+        bool had = adds && site_same(trace->op[last].site, backward->site);
         *has = now && call_traced(call, now) != gradient;
-        if (*has != had) return leaf;
-        if (had) last += 2;
+        if (last == call->at && *has != had) return leaf;
+        if (adds) last += 2;
     }
     return NO_VALUE;
 }

@@ -258,6 +258,56 @@ static void sums(void **state) {
     assert_null(cb_error());
 }
 
+static cb_tensor *has_momentum(cb_tensor *x) {
+    cb_backward(cb_sum(cb_mul(x, leaf[0])), NULL);
+    cb_no_grad_open();
+    cb_add_(outside, cb_tensor_grad(leaf[0]));
+    cb_tensor *y = way ? cb_sin(x) : cb_exp(x);
+    cb_zero_grad(leaf[0]);
+    cb_no_grad_close();
+    return y;
+}
+
+/* Nor is one of a gradient and what is the function's own. */
+static void momentum(void **state) {
+    (void)state;
+    cb_scope_open();
+    leaf[0] = cb_requires_grad_(ramp(2, 3), true);
+    outside = cb_zeros(cb_dims(2, 3));
+    cb_function *fast = cb_compile(has_momentum, VM);
+    for (way = 0; way < 2; way++) cb_call(fast, ramp(2, 3));
+    expect_said(fast, "sin in place of exp");
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
+static cb_tensor *adds_or_not(cb_tensor *x) {
+    cb_backward(cb_sum(cb_mul(x, leaf[0])), NULL);
+    cb_no_grad_open();
+    if (way)
+        outside = cb_sin(outside);
+    else
+        cb_add_(outside, cb_tensor_grad(leaf[0]));
+    cb_zero_grad(leaf[0]);
+    cb_no_grad_close();
+    return cb_exp(outside);
+}
+
+/* Also where the run leaves the trace at that sum. */
+static void no_momentum(void **state) {
+    (void)state;
+    cb_scope_open();
+    leaf[0] = cb_requires_grad_(ramp(2, 3), true);
+    outside = cb_zeros(cb_dims(2, 3));
+    cb_function *fast = cb_compile(adds_or_not, VM);
+    for (way = 0; way < 2; way++) cb_call(fast, ramp(2, 3));
+    expect_said(fast, "sin in place of add");
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 static cb_tensor *times_found(cb_tensor *x) { return cb_detach(cb_mul(x, outside)); }
 
 /* A leaf with a gradient, and one without any more, with an op behind it and with none. */
@@ -397,6 +447,7 @@ int main(void) {
         cmocka_unit_test(inputs),    cmocka_unit_test(number_of_ops),
         cmocka_unit_test(names),     cmocka_unit_test(kinds),
         cmocka_unit_test(gradients), cmocka_unit_test(sums),
+        cmocka_unit_test(momentum),  cmocka_unit_test(no_momentum),
         cmocka_unit_test(histories), cmocka_unit_test(constants),
     };
     return run_counted(tests);
