@@ -69,6 +69,14 @@ static void refuse(Reason reason, const char *what) {
          *what ? ": " : "", what);
 }
 
+/* A call more that went on op by op for what each call may do again. Events do not count: the call
+ * goes on behind them. */
+static void count_lost(Function *function, Reason reason) {
+    int64_t lost = atomic_fetch_add(&function->lost_calls, 1) + 1;
+    if (lost < function_limit() || atomic_exchange(&function->eager, (int)reason)) return;
+    function_note(function, REASON_gave_up, site_current(), "%s", reason_info(reason)->text);
+}
+
 bool call_break(Call *call, Reason reason, const char *what) {
     Function *function = call->function;
     if (call->mode == CALL_IS_EAGER) return true;
@@ -80,10 +88,9 @@ bool call_break(Call *call, Reason reason, const char *what) {
         return false;
     }
     function_note(function, reason, site_current(), "%s", what);
-    int64_t breaks = atomic_fetch_add(&function->breaks, 1) + 1;
-    bool again = reason == REASON_unsupported_call || reason == REASON_written_repeat;
-    bool hopeless = again && breaks >= function_limit();
-    if (hopeless) atomic_store(&function->eager, (int)reason);
+    atomic_fetch_add(&function->breaks, 1);
+    if (reason == REASON_unsupported_call || reason == REASON_written_repeat)
+        count_lost(function, reason);
     go_eager(call);
     return true;
 }

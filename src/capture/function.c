@@ -197,6 +197,8 @@ static __attribute__((noinline, cold)) void forget(Function *function, uint64_t 
         atomic_store(&function->recompiles, 0);
         atomic_store(&function->compiled, 0);
         atomic_store(&function->loaded, 0);
+        atomic_store(&function->breaks, 0);
+        atomic_store(&function->lost_calls, 0);
         atomic_store(&function->eager, REASON_NONE);
         atomic_store(&function->keeps_history, false);
         atomic_store(&function->follows_inputs, false);

@@ -318,6 +318,7 @@ struct cb_function {
     /* By one part of a hash, the other: sizes that ran op by op once (passing.c). */
     _Atomic uint32_t passed[PASSED_PLACES];
     _Atomic int eager; /* Reason: calls run eagerly from now on; REASON_NONE: they do not */
+    _Atomic int64_t lost_calls; /* that went on op by op for what may make it so */
     atomic_bool timed; /* an entry has times */
     _Atomic int64_t calls, breaks, recompiles, eager_calls, cache_hits, compiled, loaded;
     _Atomic(FunctionPrint *) asked; /* what the program was told of it, itself */

@@ -45,8 +45,8 @@ Reason stance_find(int alternatives, int limit) {
 }
 
 bool stance_tells(Reason reason) {
-    return reason == REASON_recompile_limit || reason == REASON_backend_refused ||
-           reason == REASON_backend_failed;
+    return reason == REASON_recompile_limit || reason == REASON_gave_up ||
+           reason == REASON_backend_refused || reason == REASON_backend_failed;
 }
 
 void stance_notice(const Function *function, Reason reason, Site site, const char *detail) {

@@ -99,6 +99,49 @@ static void test_recompile_limit(void **state) {
     cb_scope_close();
 }
 
+static bool bad;
+
+/* Two events, and in a bad call an op that fails, which it deals with itself. */
+static cb_tensor *asks_twice(cb_tensor *x) {
+    if (bad) {
+        cb_add(x, cb_ones(cb_dims(7)));
+        cb_clear_error();
+    }
+    cb_tensor *y = cb_mul(x, cb_item(cb_sum(x)) > 1e9 ? 3.0 : 2.0);
+    return cb_add(y, cb_item(cb_amax(cb_exp(y))) > 1e9 ? 3.0 : 2.0);
+}
+
+/* Calls that could not be recorded count towards giving up, and no events. */
+static void test_giving_up(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = ramp(2, 3);
+    cb_set_option("recompile_limit", "2");
+    cb_function *fast = cb_compile(asks_twice, VM);
+    for (int k = 0; k < 12; k++) {
+        bad = k == 2 || k == 6;
+        cb_call(fast, x);
+        assert_int_equal(cb_stats(fast).eager_calls, k < 2 ? 0 : k < 6 ? 1 : k - 4);
+    }
+    char *text = cb_explain(fast);
+    assert_non_null(strstr(text, "it runs eagerly from now on, until cb_reset (a call that cannot "
+                                 "be recorded"));
+    cb_free_text(text);
+    cb_reset();
+    cb_call(fast, x);
+    assert_int_equal(cb_stats(fast).eager_calls, 7);
+    assert_int_equal(cb_stats(fast).breaks, 2);
+    bad = true;
+    cb_call(fast, x);
+    bad = false;
+    cb_call(fast, x);
+    assert_int_equal(cb_stats(fast).eager_calls, 8);
+    cb_set_option("recompile_limit", "8");
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 /* As long as a chain of views is, so deep is no stack. */
 static cb_tensor *turns(cb_tensor *x) {
     for (int i = 0; i < 100000; i++) x = cb_t(x);
@@ -308,6 +351,7 @@ int main(void) {
         cmocka_unit_test(test_guards),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_recompile_limit),
+        cmocka_unit_test(test_giving_up),
         cmocka_unit_test(test_long_chain),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_baked_number),
