@@ -11,13 +11,24 @@
 #include "base/option.h"
 #include "eager/anomaly.h"
 
-typedef enum Stance { /* the words of the option, in order */
-                      STANCE_DEFAULT,
-                      STANCE_FORCE_EAGER,
-                      STANCE_EAGER_ON_RECOMPILE,
-                      STANCE_FAIL_ON_RECOMPILE,
-                      STANCE_EAGER_THEN_COMPILE
-} Stance;
+#define STANCES(_)                                                                                 \
+    _(DEFAULT, "default")                                                                          \
+    _(FORCE_EAGER, "force_eager")                                                                  \
+    _(EAGER_ON_RECOMPILE, "eager_on_recompile")                                                    \
+    _(FAIL_ON_RECOMPILE, "fail_on_recompile")                                                      \
+    _(EAGER_THEN_COMPILE, "eager_then_compile")
+
+#define STANCE(id, word) STANCE_##id,
+typedef enum Stance { STANCES(STANCE) STANCE_COUNT } Stance;
+#undef STANCE
+
+#define WORD(id, word) "|" word
+#define OPTION(id, type, value, help)                                                              \
+    _Static_assert(OPTION_##id != OPTION_stance || !__builtin_strcmp("|" #type, STANCES(WORD)),    \
+                   "the option stance has these words, in this order");
+#include "base/options.def"
+#undef OPTION
+#undef WORD
 
 static Stance stance(void) { return (Stance)option_int(OPTION_stance); }
 
