@@ -1,9 +1,9 @@
 /* Entries that leave, and those that count for the limit and stay.
  *
- * An entry counts that a compiler ran for, or a backend of the user's. Where none runs (backend vm,
- * no compiler, or, with async, none so far) sizes are not what counts, nor are numbers that are to
- * be arguments: one that is an entry which is known but for these does not. Nobody stops counting;
- * whose compiler comes later may begin to.
+ * An entry counts that has C files of its own, whoever compiled them, or code of a backend of the
+ * user's. Where no compiler runs (backend vm, no compiler, or, with async, none so far) sizes are
+ * not what counts, nor are numbers that are to be arguments: one that is an entry which is known
+ * but for these does not. Nobody stops counting; whose compiler comes later may begin to.
  *
  * Those that do not count stay while they hold no more memory than the option entries_mb says,
  * and in any case the MOST_SIZES of the same ops that were used last, up to MOST_ENTRIES of all.

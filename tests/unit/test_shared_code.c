@@ -120,9 +120,37 @@ static void slight_files_are_scalar(void **state) {
     cb_scope_close();
 }
 
+static int kind;
+
+static cb_tensor *kinds(cb_tensor *x) {
+    return kind == 0 ? cb_sin(x) : kind == 1 ? cb_exp(x) : cb_tanh(x);
+}
+
+/* A function whose code the process has stops where the first one did: the limit is of kinds. */
+static void limits_are_of_kinds(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_tensor *x = wave(ROWS, 3);
+    cb_set_option("recompile_limit", "2");
+    cb_function *both[2]; /* code stays while a function has it */
+    for (int again = 0; again < 2; again++) {
+        cb_function *fast = both[again] = cb_compile(kinds, "backend=c");
+        for (kind = 0; kind < 3; kind++) cb_call(fast, x);
+        cb_function_stats stats = cb_stats(fast);
+        assert_int_equal(stats.graphs, 2);
+        assert_int_equal(stats.compiled, again ? 0 : 2);
+        assert_int_equal(stats.eager_calls, 1);
+    }
+    for (int k = 0; k < 2; k++) cb_function_free(both[k]);
+    cb_set_option("recompile_limit", "8");
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(kernels_share_code),
+        CASE(limits_are_of_kinds),
         CASE(slight_files_are_scalar),
     };
     return cmocka_run_group_tests_name("shared code", tests, NULL, NULL);
