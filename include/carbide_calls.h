@@ -35,9 +35,10 @@
 #define CB_from_data_0(...) (CB_HERE, cb_from_pointer(CB_ELEMENT_FIRST(__VA_ARGS__), __VA_ARGS__))
 #ifdef __cplusplus
 extern "C++" {
-template <class T>
-inline cb_tensor *cb_from_pointer(int, T data, cb_dtype dtype, const cb_dim_list &sizes) {
-    return (cb_from_data)(data, cb_data_dtype(dtype, CB_ELEMENT(data)), sizes);
+/* Sizes of a type: {2, 3} would be a list of the two dims 3 and 0. */
+template <class T, class Sizes>
+inline cb_tensor *cb_from_pointer(int, T data, cb_dtype dtype, const Sizes &sizes) {
+    return (cb_from_data)(data, cb_data_dtype(dtype, CB_ELEMENT(data)), cb_dims_of(sizes));
 }
 }
 #else

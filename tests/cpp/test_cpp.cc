@@ -26,9 +26,9 @@ static void test_ops() {
     cb_tensor *x = cb_reshape(cb_to(cb_arange(0, 6), CB_F32), cb_dims(2, 3));
     expect("sizes", cb_rank(x) == 2 && cb_size(x, 0) == 2 && cb_size(x, -1) == 3);
     const double wide[] = {1, 2, 3, 4};
-    expect("elements of another dtype", !cb_from_data(wide, CB_F32, {2, 2}) && cb_error());
+    expect("elements of another dtype", !cb_from_data(wide, CB_F32, cb_dim_list{2, {2, 2}}) && cb_error());
     cb_clear_error();
-    expect("elements", near(cb_sum(cb_from_data(wide, CB_F64, {2, 2})), 10));
+    expect("elements", near(cb_sum(cb_from_data(wide, CB_F64, cb_dim_list{2, {2, 2}})), 10));
     expect("sum of all", near(cb_sum(x), 15));
     expect("sum of named dims", near(cb_sum(x, cb_dims(0, 1)), 15));
     expect("sum over one dim", cb_size(cb_sum(x, 0), 0) == 3);

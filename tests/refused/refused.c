@@ -92,11 +92,12 @@ void refused(int rows, unsigned columns, size_t count, float *data, cb_tensor *x
     cb_compile(general);                               /* refused */
 #ifdef __cplusplus
     const cb_tensor *constant = x;
-    cb_mul(x, constant); /* refused in C++ */
-    cb_mul(x, &x);       /* refused in C++ */
-    cb_mul(x, data);     /* refused in C++ */
-    cb_mul(x, "abc");    /* refused in C++ */
-    cb_sum(x, 1, x);     /* refused in C++ */
+    cb_mul(x, constant);                /* refused in C++ */
+    cb_from_data(data, CB_F32, {2, 3}); /* refused in C++ */
+    cb_mul(x, &x);                      /* refused in C++ */
+    cb_mul(x, data);                    /* refused in C++ */
+    cb_mul(x, "abc");                   /* refused in C++ */
+    cb_sum(x, 1, x);                    /* refused in C++ */
 #endif
     cb_view(x, cb_dims(1, 1, 1, 1, 1, 1, 1, 1, 1)); /* refused */
 }
