@@ -150,6 +150,25 @@ static void test_views_of_everything(void **state) {
     cb_scope_close();
 }
 
+/* The least element is taken from each as it was when it was found. */
+static cb_tensor *scaled_from_least(cb_tensor *x) {
+    cb_tensor *y = cb_mul(cb_to(cb_to(cb_mul(x, x), CB_BF16), CB_F32), 1.1);
+    return cb_sqrt(cb_sub(y, cb_amin(y)));
+}
+
+static void test_least_is_least(void **state) {
+    (void)state;
+    cb_scope_open();
+    cb_function *f = cb_compile(scaled_from_least, NULL);
+    cb_manual_seed(3);
+    for (int i = 0; i < 20; i++) {
+        cb_tensor *y = cb_call(f, cb_add(cb_rand(cb_dims(20, 64), CB_F32), 0.5));
+        assert_true(cb_item(cb_all(cb_isfinite(y))));
+    }
+    cb_function_free(f);
+    cb_scope_close();
+}
+
 /* Of two sums in one kernel that is split, the second over what the first gave, and both wanted at
  * the end, each is added up once. */
 static cb_tensor *sums_of_sums(cb_tensor *x) {
@@ -494,6 +513,7 @@ int main(void) {
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_flops),
         cmocka_unit_test(test_views_of_everything),
+        cmocka_unit_test(test_least_is_least),
         cmocka_unit_test(test_long_rows),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_precise),
