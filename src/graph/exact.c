@@ -89,6 +89,11 @@ static Node *contracted(Graph *graph, Node *node) {
     return graph_intern(graph, OP_muladd, &meta, input, 3, NULL);
 }
 
+/* Such a product takes no rounding, but among the subnormal numbers. */
+static bool is_doubling(const Node *product) {
+    return node_is_power_of_two(product->input[0]) || node_is_power_of_two(product->input[1]);
+}
+
 static Node *rounded_product(Graph *graph, const Node *node) {
     Meta meta = node_meta(node);
     Node *input[] = {node->input[0], node->input[1], call_constant(graph, node->dtype, -0.0)};
@@ -110,7 +115,7 @@ void pass_exact(Graph *graph, Budget *budget) {
         node_inputs_now(node, now, input);
         bool adds = node->op == OP_add || node->op == OP_sub;
         Node *same = graph_with_inputs(graph, node, input);
-        bool multiplies = rounded[node->id] && node->op == OP_mul;
+        bool multiplies = rounded[node->id] && node->op == OP_mul && !is_doubling(node);
         bool takes = exact[node->id] && (adds || multiplies) && dtype_is_float(node->dtype) &&
                      budget_spend(budget);
         now[node->id] = !takes ? same

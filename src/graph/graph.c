@@ -215,6 +215,16 @@ Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value) {
 
 Scalar node_constant(const Node *node) { return (Scalar){.i = node->attrs->word[0]}; }
 
+bool node_is_power_of_two(const Node *node) {
+    if (node->op != OP_constant || !dtype_is_float(node->dtype)) return false;
+    double value = node_constant(node).f;
+    if (!isfinite(value) || value == 0) return false;
+    int exponent;
+    if (fabs(frexp(value, &exponent)) != 0.5) return false;
+    Scalar inverse = scalar_convert((Scalar){.f = 1 / value}, CB_F64, node->dtype);
+    return inverse.f == 1 / value;
+}
+
 bool node_is_number(const Node *node, double value) {
     if (node->op != OP_constant) return false;
     Scalar scalar = node_constant(node);

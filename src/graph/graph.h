@@ -123,6 +123,7 @@ const Node *node_past_writes(const Node *x, int64_t dim, int64_t first, int64_t 
 Node *graph_constant(Graph *graph, cb_dtype dtype, Scalar value);
 Scalar node_constant(const Node *node);
 bool node_is_number(const Node *node, double value); /* a constant; 0 and -0 differ */
+bool node_is_power_of_two(const Node *node); /* a constant that has an inverse of its dtype */
 Meta node_meta(const Node *node);
 static inline int node_again(const Node *node) { return origin_again(node->origin); }
 /* Of a walk back that is not in the same checkpoint. */

@@ -20,15 +20,6 @@
 #include <pthread.h>
 #include <string.h>
 
-static bool power_of_two(const Node *k) {
-    double value = node_constant(k).f;
-    if (!isfinite(value) || value == 0) return false;
-    int exponent;
-    if (fabs(frexp(value, &exponent)) != 0.5) return false;
-    Scalar inverse = scalar_convert((Scalar){.f = 1 / value}, CB_F64, k->dtype);
-    return inverse.f == 1 / value;
-}
-
 /* Twice k is a number of its dtype. */
 static bool doubles(const Node *k) {
     Scalar twice = scalar_convert((Scalar){.f = 2 * node_constant(k).f}, CB_F64, k->dtype);
