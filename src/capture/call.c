@@ -117,10 +117,6 @@ static int output_room(const Function *function) {
     return function->callee == CALLEE_GRAPH ? CB_MAX_ARGS : 1;
 }
 
-static void hand_over(Tensor *const *output, int count, CallResults out) {
-    for (int k = 0; k < count && k < out.room; k++) out.at[k] = output[k];
-}
-
 /* Fills output; the count, or a negative status. A function of one result may return NULL. */
 static int invoke_target(const Function *function, Tensor *const *x, int input_count,
                          Tensor **output) {
@@ -195,7 +191,7 @@ OPENS_FRAME int call_plainly(const Function *function, Tensor *const *input, int
     if (!frame_is_open(&call->frame, mark)) return CB_ERR_ARGUMENT;
     count = leave(&call->frame, output, count, call->moved);
     if (count >= 0 && leaves_error(errors)) count = cb_error_status();
-    hand_over(output, count, out);
+    call_hand_over(output, count, out);
     frame_free(&call->frame);
     return count;
 }
@@ -469,7 +465,7 @@ OPENS_FRAME int call_traced_function(Function *function, Ambient now, Tensor *co
         count = finish(call, count, before);
     else
         call_finish(call);
-    hand_over(call->output, count, out);
+    call_hand_over(call->output, count, out);
     bool replayed = started && call->mode == CALL_REPLAYS && call->entry == entry;
     frame_free(&call->frame);
     if (start->ns && replayed && count >= 0) entry_called(entry, start->ns);

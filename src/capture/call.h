@@ -83,6 +83,9 @@ typedef struct CallResults {
     Tensor **at;
     int room;
 } CallResults;
+static inline void call_hand_over(Tensor *const *output, int count, CallResults out) {
+    for (int k = 0; k < count && k < out.room; k++) out.at[k] = output[k];
+}
 /* call.c: the ways of a call. Give the count of all results, or a negative status. Plainly: as the
  * thread's tracer is, without statistics. What grows with what a function may take and give is in
  * its frame, or as long as what it does take: functions call themselves on stacks of 8 MB. */

@@ -226,7 +226,7 @@ static __attribute__((noinline)) int call_whole(Entry *entry, Tensor *const *inp
     entry_begins(entry);
     int count = entry_call(entry, input, output);
     if (ns && count >= 0) entry_called(entry, ns);
-    for (int k = 0; k < count && k < out.room; k++) out.at[k] = output[k];
+    call_hand_over(output, count, out);
     return count;
 }
 
@@ -356,7 +356,7 @@ static int call(Function *function, cb_tensor *const *inputs, int input_count, C
 int cb_call_n(cb_function *function, cb_tensor *const *inputs, int input_count, cb_tensor **outputs,
               int capacity) {
     frames_check();
-    int room = capacity < 0 ? 0 : capacity < CB_MAX_ARGS ? capacity : CB_MAX_ARGS;
+    int room = output_room_of(capacity);
     Tensor *output[room + 1];
     CallResults out = {outputs || !capacity ? output : NULL, room};
     int count = call(function, inputs, input_count, out);

@@ -398,8 +398,9 @@ bool functional_gradients(Recording *recording, Node *const *y, Node *const *g, 
     return true;
 }
 
-/* Which is never what is given back: it has a gradient of its own, and can end. */
-static bool is_leaf(const Recording *recording, int value) {
+/* It may be a leaf, which is never what is given back: it has a gradient of its own, and can
+ * end. */
+static bool is_from_outside(const Recording *recording, int value) {
     return recording->trace->value[value].kind != VALUE_IS_RESULT;
 }
 
@@ -407,14 +408,14 @@ bool functional_backward(Recording *recording, int root, const TraceOperand *see
                          const int *value, int count, Node **gradient, int *same) {
     Node *y = functional_node(recording, root), *g = cotangent(recording, y, seed);
     Node **from = arena_new_array(recording->graph->arena, Node *, count + 1);
-    bool leaf = tracked && seed && is_leaf(recording, seed->value);
-    if (leaf) g = call1(recording->graph, OP_clone, g);
+    bool parts = tracked && seed && is_from_outside(recording, seed->value);
+    if (parts) g = call1(recording->graph, OP_clone, g);
     if (!functional_gradients(recording, &y, &g, 1, value, count, gradient, from)) return false;
     for (int k = 0; k < count; k++) {
         same[k] = k;
         for (int i = k - 1; i >= 0; i--)
             if (from[k] && from[i] == from[k]) same[k] = i;
-        if (from[k] == y && seed && !leaf) same[k] = SAME_AS_SEED;
+        if (from[k] == y && seed && !parts) same[k] = SAME_AS_SEED;
     }
     for (int k = 0; k < count && !tracked; k++)
         gradient[k] = call1(recording->graph, OP_detach, gradient[k]);

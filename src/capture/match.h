@@ -32,7 +32,7 @@ Reason match_departure(const Call *call, int op, const cb_operand *input, int in
                        const Attrs *attrs);
 
 /* The number as the call has it. */
-static inline cb_operand given_number(const TraceNumber *number, const cb_operand *input,
+static inline cb_operand match_given(const TraceNumber *number, const cb_operand *input,
                                       const Attrs *attrs) {
     if (!number->is_attribute) return input[number->operand];
     const int64_t *word = &attrs->word[number->word];
@@ -45,7 +45,7 @@ static inline bool match_numbers(Call *call, const TraceOp *op, const cb_operand
                                  const Attrs *attrs) {
     for (int i = 0; i < length(op->number); i++) {
         const TraceNumber *number = &op->number[i];
-        cb_operand given = given_number(number, input, attrs);
+        cb_operand given = match_given(number, input, attrs);
         if (given.kind != number->kind) return false;
         double value = given.kind == CB_OPERAND_FLOAT ? given.f : (double)given.i;
         bool sure = value >= number->least && value <= number->most;

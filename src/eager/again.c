@@ -252,7 +252,7 @@ int(cb_checkpoint_n)(cb_function_n *function, void *user, cb_tensor *const *inpu
                      cb_tensor **outputs, int capacity) {
     frames_check();
     if (!count_good(function, inputs, count)) return cb_error_status();
-    int room = capacity < 0 ? 0 : capacity < CB_MAX_ARGS ? capacity : CB_MAX_ARGS;
+    int room = output_room_of(capacity);
     Tensor *x[count + 1], *result[room + 1];
     if (!inputs_good(inputs, count, x)) return cb_error_status();
     int given = call(function, user, x, count, result, room);

@@ -76,9 +76,8 @@ bool tape_is_hooked(const Tensor *x) { return x->history && hooks_wait(tape_node
 static TapeNode *node_for_hooks(Tensor *x) {
     Tracer *tracer = tracer_current();
     if (tracer && tracer->take_hook && !tracer->take_hook(tracer, x)) return NULL;
-    if (x->history)
-        return tape_meant(tape_node(x)); /* nobody goes back over a promise that is
-                                                      * still one */
+    /* nobody goes back over a promise that is still one */
+    if (x->history) return tape_meant(tape_node(x));
     tape_refuses_untracked("register_hook");
     return NULL;
 }

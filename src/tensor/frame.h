@@ -95,6 +95,10 @@ __asm__(".weak _Unwind_Resume\n.weak __gcc_personality_v0");
  * may fill CB_MAX_ARGS of them. It is given room for OUTPUT_ROOM, so that one which fills more, and
  * says so, is an error and not a write to somebody else's memory. */
 enum { OUTPUT_ROOM = 4 * CB_MAX_ARGS };
+/* The results that a caller's array of that capacity may be given. */
+static inline int output_room_of(int capacity) {
+    return capacity < 0 ? 0 : capacity < CB_MAX_ARGS ? capacity : CB_MAX_ARGS;
+}
 static inline int tensors_call(cb_function_n *function, Tensor *const *inputs, int count,
                                Tensor **outputs, void *user) {
     cb_tensor *handle[count + 1];

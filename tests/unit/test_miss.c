@@ -258,6 +258,19 @@ static void sums(void **state) {
     assert_null(cb_error());
 }
 
+/* Of a function that adds a gradient to `outside`, in its second way. */
+static void expect_departure(cb_function_1 *function, const char *said) {
+    cb_scope_open();
+    leaf[0] = cb_requires_grad_(ramp(2, 3), true);
+    outside = cb_zeros(cb_dims(2, 3));
+    cb_function *fast = cb_compile(function, VM);
+    for (way = 0; way < 2; way++) cb_call(fast, ramp(2, 3));
+    expect_said(fast, said);
+    cb_function_free(fast);
+    cb_scope_close();
+    assert_null(cb_error());
+}
+
 /* On one line, as what cb_backward adds itself is. */
 static cb_tensor *has_momentum(cb_tensor *x) {
     cb_tensor *loss = cb_sum(cb_mul(x, leaf[0]));
@@ -272,15 +285,7 @@ static cb_tensor *has_momentum(cb_tensor *x) {
 /* Nor is one of a gradient and what is the function's own. */
 static void momentum(void **state) {
     (void)state;
-    cb_scope_open();
-    leaf[0] = cb_requires_grad_(ramp(2, 3), true);
-    outside = cb_zeros(cb_dims(2, 3));
-    cb_function *fast = cb_compile(has_momentum, VM);
-    for (way = 0; way < 2; way++) cb_call(fast, ramp(2, 3));
-    expect_said(fast, "sin in place of exp");
-    cb_function_free(fast);
-    cb_scope_close();
-    assert_null(cb_error());
+    expect_departure(has_momentum, "sin in place of exp");
 }
 
 static cb_tensor *adds_or_not(cb_tensor *x) {
@@ -298,15 +303,7 @@ static cb_tensor *adds_or_not(cb_tensor *x) {
 /* Also where the run leaves the trace at that sum. */
 static void no_momentum(void **state) {
     (void)state;
-    cb_scope_open();
-    leaf[0] = cb_requires_grad_(ramp(2, 3), true);
-    outside = cb_zeros(cb_dims(2, 3));
-    cb_function *fast = cb_compile(adds_or_not, VM);
-    for (way = 0; way < 2; way++) cb_call(fast, ramp(2, 3));
-    expect_said(fast, "sin in place of add");
-    cb_function_free(fast);
-    cb_scope_close();
-    assert_null(cb_error());
+    expect_departure(adds_or_not, "sin in place of add");
 }
 
 static cb_tensor *times_found(cb_tensor *x) { return cb_detach(cb_mul(x, outside)); }
